@@ -1,0 +1,10 @@
+//! Records as bytes: versioned, checksummed, compressed when that helps.
+//!
+//! A damaged or foreign record is a typed error that names it, never a panic.
+
+mod frame;
+mod read;
+mod wire;
+mod write;
+
+pub use frame::{COMPRESS_FROM_BYTES, FORMAT_VERSION, MAX_RECORD_BYTES, decode, encode};

@@ -1,0 +1,185 @@
+//! Begin: one call to the store, safe to repeat when its reply is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::builder::{Engine, Inner};
+use super::held::HeldClaim;
+use super::ran::RunError;
+use crate::claim::Token;
+use crate::error::{Effect, StoreError, StoreErrorKind, StoreResult};
+use crate::operation::Operation;
+use crate::step::{Action, Answer, Existing, Step};
+
+/// The pause between two looks after a begin whose reply was lost.
+const LOST_BEGIN_PAUSE: Duration = Duration::from_millis(100);
+
+/// The answer to a begin.
+#[derive(Debug)]
+pub enum Begun {
+    /// The operation is yours to execute.
+    Claimed(HeldClaim),
+    /// What became of it.
+    Existing(Existing),
+}
+
+impl Engine {
+    /// Claims an operation, or says what became of it. The step-by-step API: whoever gets the
+    /// claim executes and then settles it.
+    ///
+    /// ```
+    /// use justonce_core::engine::Begun;
+    /// use justonce_core::{Engine, Key, ManualClock, Operation, Outcome, Scope};
+    /// # use justonce_core::memory::MemoryStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let engine = Engine::new(MemoryStore::new(ManualClock::default()));
+    /// let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+    /// if let Begun::Claimed(mut claim) = engine.begin(&operation).await? {
+    ///     // Execute, then:
+    ///     claim.complete(Outcome::bytes("done")).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the store fails, or too many operations are executing. Nothing may be executed then.
+    pub async fn begin(&self, operation: &Operation) -> Result<Begun, RunError> {
+        match self.place(operation).await? {
+            Place::Free(permit) => self.begin_with(operation, permit).await,
+            Place::Existing(existing) => Ok(Begun::Existing(existing)),
+        }
+    }
+
+    /// Says what became of an operation without ever claiming it: nothing if a begin could.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn peek(&self, operation: &Operation) -> StoreResult<Option<Existing>> {
+        let step = Step::new(operation.id(), Action::Peek(operation.fingerprint()));
+        match self.inner.store.apply(&step).await? {
+            Answer::Existing(existing) => Ok(Some(existing)),
+            Answer::Claimable => Ok(None),
+            other => Err(unexpected(&step.action, &other)),
+        }
+    }
+
+    /// A place among the executing operations. Duplicates need none, so that replays go on while
+    /// the engine is full.
+    async fn place(&self, operation: &Operation) -> Result<Place, RunError> {
+        let executions = &self.inner.executions;
+        if let Ok(permit) = Arc::clone(executions).try_acquire_owned() {
+            return Ok(Place::Free(permit));
+        }
+        if let Some(existing) = self.peek(operation).await? {
+            return Ok(Place::Existing(existing));
+        }
+        let limits = &self.inner.limits;
+        let queue = Arc::clone(executions).acquire_owned();
+        match tokio::time::timeout(limits.queue_timeout, queue).await {
+            Ok(Ok(permit)) => Ok(Place::Free(permit)),
+            Ok(Err(_)) => Err(RunError::Stopped),
+            Err(_) => Err(RunError::Overloaded {
+                limit: limits.max_concurrent,
+                waited: limits.queue_timeout,
+            }),
+        }
+    }
+
+    async fn begin_with(
+        &self,
+        operation: &Operation,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Begun, RunError> {
+        let inner = &self.inner;
+        let token = Token(inner.entropy.next_u128());
+        let step = Step::begin(operation, inner.owner.clone(), token);
+        // From here on a dropped future may leave a claim behind that nobody knows of.
+        let guard = LostBegin {
+            inner,
+            step: Some(&step),
+        };
+        let answer = inner.store.apply(&step).await;
+        match answer {
+            Ok(Answer::Claimed(claimed)) => {
+                let claim = HeldClaim::new(Arc::clone(inner), operation, claimed, permit);
+                guard.disarm();
+                Ok(Begun::Claimed(claim))
+            }
+            Ok(Answer::Existing(existing)) => {
+                guard.disarm();
+                Ok(Begun::Existing(existing))
+            }
+            Ok(other) => Err(unexpected(&step.action, &other).into()),
+            Err(error) => {
+                if error.effect() == Effect::NotApplied {
+                    guard.disarm();
+                }
+                Err(error.into())
+            }
+        }
+    }
+}
+
+enum Place {
+    Free(OwnedSemaphorePermit),
+    Existing(Existing),
+}
+
+/// Gives back a claim of which we do not know whether we have it: nothing was executed under it,
+/// so it must not become unknown, nor keep others waiting.
+struct LostBegin<'a> {
+    inner: &'a Arc<Inner>,
+    step: Option<&'a Step>,
+}
+
+impl LostBegin<'_> {
+    fn disarm(mut self) {
+        self.step = None;
+    }
+}
+
+impl Drop for LostBegin<'_> {
+    fn drop(&mut self) {
+        let Some(step) = self.step.take() else { return };
+        // Without a runtime there is nobody to do it; the lease will lapse.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(give_back(Arc::clone(self.inner), step.clone()));
+        }
+    }
+}
+
+/// Repeats the begin until the store answers, then releases what it claimed. Bounded by the
+/// lease: after it, the claim has lapsed by itself.
+async fn give_back(inner: Arc<Inner>, step: Step) {
+    let Action::Begin(begin) = &step.action else {
+        return;
+    };
+    let until = tokio::time::Instant::now() + begin.policy.lease();
+    while tokio::time::Instant::now() < until {
+        match inner.store.apply(&step).await {
+            Ok(Answer::Claimed(claimed)) => {
+                let release = Step::new(step.id, Action::Release(claimed.fence));
+                if inner.store.apply(&release).await.is_ok() {
+                    return;
+                }
+            }
+            Ok(_) => return,
+            Err(error) if !error.is_passing() => return,
+            Err(_) => {}
+        }
+        tokio::time::sleep(LOST_BEGIN_PAUSE).await;
+    }
+}
+
+/// A store that breaks the protocol. The step may have been applied.
+pub(super) fn unexpected(action: &Action, answer: &Answer) -> StoreError {
+    let message = format!("the store answered {} to {}", answer.name(), action.name());
+    StoreError::maybe_applied(StoreErrorKind::Protocol, message)
+}

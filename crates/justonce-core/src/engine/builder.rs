@@ -1,0 +1,190 @@
+//! The engine and its settings.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::renewal::Renewals;
+use crate::claim::Owner;
+use crate::entropy::Entropy;
+use crate::store::{DynStore, SharedStore};
+
+/// Bounds of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many operations may execute at once. More wait for a place, without a claim.
+    pub max_concurrent: usize,
+    /// How long an operation waits for a place before it is refused.
+    pub queue_timeout: Duration,
+    /// How many duplicates may wait at once. More are told *busy* at once.
+    pub max_waiters: usize,
+    /// How long the storing of an outcome is tried before the caller hears that it could not be
+    /// stored yet.
+    pub settle_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_concurrent: 1000,
+            queue_timeout: Duration::from_secs(5),
+            max_waiters: 10_000,
+            settle_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Makes operations take effect once. Cheap to clone; clones share everything.
+///
+/// ```
+/// use justonce_core::engine::{Engine, Limits};
+/// use justonce_core::{ManualClock, memory::MemoryStore};
+///
+/// // The default.
+/// let engine = Engine::new(MemoryStore::new(ManualClock::default()));
+///
+/// // Customised.
+/// let engine = Engine::builder(MemoryStore::new(ManualClock::default()))
+///     .owner("worker-3")
+///     .limits(Limits { max_concurrent: 64, ..Limits::default() })
+///     .build();
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) store: SharedStore,
+    pub(super) owner: Owner,
+    pub(super) entropy: Entropy,
+    pub(super) limits: Limits,
+    pub(super) executions: Arc<Semaphore>,
+    pub(super) waiters: Semaphore,
+    pub(super) renewals: Arc<Renewals>,
+}
+
+/// How busy an engine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Claims held now.
+    pub executing: usize,
+    /// Duplicates waiting now.
+    pub waiting: usize,
+}
+
+impl Engine {
+    /// An engine with the default settings.
+    #[must_use]
+    pub fn new(store: impl DynStore) -> Self {
+        Self::builder(store).build()
+    }
+
+    /// Starts an engine with other settings.
+    pub fn builder(store: impl DynStore) -> EngineBuilder {
+        Self::builder_shared(Arc::new(store))
+    }
+
+    /// The same on a store that others use too.
+    pub fn builder_shared(store: SharedStore) -> EngineBuilder {
+        EngineBuilder {
+            store,
+            owner: None,
+            entropy: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// The store under the engine.
+    #[must_use]
+    pub fn store(&self) -> &SharedStore {
+        &self.inner.store
+    }
+
+    /// How busy the engine is now.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        let limits = &self.inner.limits;
+        Load {
+            executing: limits.max_concurrent - self.inner.executions.available_permits(),
+            waiting: limits.max_waiters - self.inner.waiters.available_permits(),
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("owner", &self.inner.owner)
+            .field("limits", &self.inner.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.renewals.stop();
+    }
+}
+
+/// Collects the settings of an [`Engine`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct EngineBuilder {
+    store: SharedStore,
+    owner: Option<Owner>,
+    entropy: Option<Entropy>,
+    limits: Limits,
+}
+
+impl EngineBuilder {
+    /// The name under which this engine holds claims, for operators. Default: a random one.
+    pub fn owner(mut self, name: &str) -> Self {
+        self.owner = Some(Owner::new(name));
+        self
+    }
+
+    /// The source of randomness. Default: seeded by the system.
+    pub fn entropy(mut self, entropy: Entropy) -> Self {
+        self.entropy = Some(entropy);
+        self
+    }
+
+    /// The bounds. Default: [`Limits::default`].
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Builds the engine. Semaphores have an upper bound, so absurd limits are cut to it.
+    #[must_use]
+    pub fn build(mut self) -> Engine {
+        let limits = &mut self.limits;
+        limits.max_concurrent = limits.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
+        limits.max_waiters = limits.max_waiters.min(Semaphore::MAX_PERMITS);
+        let entropy = self.entropy.unwrap_or_else(Entropy::from_system);
+        let owner = self
+            .owner
+            .unwrap_or_else(|| Owner::new(&format!("engine-{:08x}", entropy.next_u32())));
+        Engine {
+            inner: Arc::new(Inner {
+                store: self.store,
+                owner,
+                entropy,
+                limits: self.limits,
+                executions: Arc::new(Semaphore::new(self.limits.max_concurrent)),
+                waiters: Semaphore::new(self.limits.max_waiters),
+                renewals: Arc::default(),
+            }),
+        }
+    }
+}
+
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineBuilder")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! What a handler knows and can do while it runs.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::builder::Inner;
+use super::held::{HeldClaim, Settlement};
+use super::renewal::Active;
+use crate::claim::{Checkpoint, CheckpointError, Fence};
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::operation::Operation;
+use crate::step::Lost;
+
+/// What a handler knows and can do while it runs.
+#[derive(Clone)]
+pub struct Context {
+    inner: Arc<Inner>,
+    active: Arc<Active>,
+    operation: Operation,
+    attempt: u32,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Context {
+    pub(super) fn new(inner: &Arc<Inner>, operation: &Operation, claim: &HeldClaim) -> Self {
+        Self {
+            inner: Arc::clone(inner),
+            active: Arc::clone(claim.active()),
+            operation: operation.clone(),
+            attempt: claim.attempt(),
+            checkpoint: claim.checkpoint().cloned(),
+        }
+    }
+
+    /// The operation.
+    #[must_use]
+    pub const fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// The key of a step of this operation, to send downstream.
+    #[must_use]
+    pub fn child_key(&self, step: &str) -> Key {
+        self.operation.child_key(step)
+    }
+
+    /// The fence, to hand to systems that check it.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.active.fence
+    }
+
+    /// Which attempt this is, from 1.
+    #[must_use]
+    pub const fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The last recovery point of the attempt before, under `resume`.
+    #[must_use]
+    pub const fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.checkpoint.as_ref()
+    }
+
+    /// Saves a recovery point. Once this returns, a takeover under `resume` starts from it.
+    ///
+    /// # Errors
+    ///
+    /// If the point is too large, the claim was lost, or the store fails.
+    pub async fn save(&self, name: &str, data: impl Into<Bytes>) -> Result<(), SaveError> {
+        let checkpoint = Checkpoint::new(name, data).map_err(SaveError::Refused)?;
+        match self
+            .active
+            .save(&self.inner, checkpoint)
+            .await
+            .map_err(SaveError::Store)?
+        {
+            Settlement::Stored => Ok(()),
+            Settlement::Lost(lost) => Err(SaveError::Lost(lost)),
+        }
+    }
+
+    /// Waits until another owner has taken over, for handlers that hand work to others and want
+    /// to stop it. The engine drops the handler by itself at that moment.
+    pub async fn lost(&self) {
+        self.active.lost().await;
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("id", &self.active.id)
+            .field("fence", &self.active.fence)
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a recovery point was not saved.
+#[derive(Clone, Debug)]
+pub enum SaveError {
+    /// It breaks a limit.
+    Refused(CheckpointError),
+    /// The claim was lost.
+    Lost(Lost),
+    /// The store failed.
+    Store(StoreError),
+}
+
+impl fmt::Display for SaveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => error.fmt(f),
+            Self::Lost(_) => f.write_str("the claim was lost: another owner took over"),
+            Self::Store(error) => write!(f, "the checkpoint may not be saved: {error}"),
+        }
+    }
+}
+
+impl Error for SaveError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Refused(error) => Some(error),
+            Self::Store(error) => Some(error),
+            Self::Lost(_) => None,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a run can end with.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::error::StoreError;
+use crate::outcome::Outcome;
+use crate::step::{Busy, UnknownSince};
+
+/// How a run ended. Every case but the first two leaves the caller without an outcome of its own
+/// doing, and says why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// The handler ran here and now, and its outcome is stored.
+    Executed(Outcome),
+    /// The operation was done before; this is the stored outcome.
+    Replayed(Outcome),
+    /// The handler failed here and now; what becomes of the operation is the policy's business.
+    Failed(Outcome),
+    /// The operation failed for good before; this is the stored failure.
+    FailedBefore(Outcome),
+    /// The handler said that nothing happened; the key is free.
+    Released,
+    /// Somebody else executes it, or its back-off is running.
+    Busy(Busy),
+    /// Nobody can tell whether it took effect.
+    Unknown(UnknownSince),
+    /// The handler did not end within its limit. Under `hold` the operation is unknown now,
+    /// otherwise the next begin takes over.
+    TimedOut,
+    /// Another owner took the operation over while the handler ran; this is its outcome, if it
+    /// has one already.
+    Superseded(Option<Outcome>),
+    /// The key was used for something else.
+    Mismatch,
+    /// The operation is over since this moment, and late arrivals are refused.
+    Expired(Timestamp),
+}
+
+impl Ran {
+    /// The outcome of the operation, wherever it came from.
+    #[must_use]
+    pub const fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Self::Executed(outcome) | Self::Replayed(outcome) | Self::Superseded(Some(outcome)) => {
+                Some(outcome)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Why a run could not do its work. Nothing was executed, except for [`RunError::NotStored`].
+#[derive(Clone, Debug)]
+pub enum RunError {
+    /// The store failed before anything was executed.
+    Store(StoreError),
+    /// Too many operations are executing; nothing was claimed.
+    Overloaded {
+        /// How many may execute at once.
+        limit: usize,
+        /// How long the operation waited for a place.
+        waited: Duration,
+    },
+    /// The handler ran, but its outcome could not be stored yet. It is tried further in the
+    /// background; the claim is not released.
+    NotStored {
+        /// What the handler said.
+        outcome: Box<Outcome>,
+        /// What the store said.
+        source: StoreError,
+    },
+    /// The runtime is shutting down.
+    Stopped,
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => write!(f, "nothing was executed: {error}"),
+            Self::Overloaded { limit, waited } => write!(
+                f,
+                "nothing was executed: {limit} operations are executing, and no place became free \
+                 within {waited:?}"
+            ),
+            Self::NotStored { source, .. } => {
+                write!(
+                    f,
+                    "the operation was executed, but its outcome is not stored yet: {source}"
+                )
+            }
+            Self::Stopped => f.write_str("the runtime is shutting down"),
+        }
+    }
+}
+
+impl Error for RunError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Store(source) | Self::NotStored { source, .. } => Some(source),
+            Self::Overloaded { .. } | Self::Stopped => None,
+        }
+    }
+}
+
+impl From<StoreError> for RunError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Why a handler gives no outcome.
+///
+/// Any error turns into [`HandlerError::Passing`] with its message, so `?` works in handlers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandlerError {
+    /// It failed for a reason that may pass: the policy decides what happens next.
+    Passing(Outcome),
+    /// It will always fail: the failure is stored and replayed.
+    Permanent(Outcome),
+    /// Nothing happened: the key is free again at once.
+    NotExecuted,
+    /// It may have happened: under `hold` the operation is unknown, otherwise the next begin
+    /// takes over.
+    Unknown,
+}
+
+impl HandlerError {
+    /// A failure that may pass.
+    #[must_use]
+    pub fn passing(message: impl fmt::Display) -> Self {
+        Self::Passing(Outcome::bytes(message.to_string()))
+    }
+
+    /// A failure that will not pass.
+    #[must_use]
+    pub fn permanent(message: impl fmt::Display) -> Self {
+        Self::Permanent(Outcome::bytes(message.to_string()))
+    }
+}
+
+impl<E: Error> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self::passing(error)
+    }
+}

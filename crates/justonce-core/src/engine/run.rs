@@ -1,0 +1,157 @@
+//! Run: begin, execute, complete, or replay.
+
+use std::panic::resume_unwind;
+
+use super::begin::Begun;
+use super::builder::Engine;
+use super::context::Context;
+use super::drive::{Ended, drive};
+use super::held::HeldClaim;
+use super::ran::{HandlerError, Ran, RunError};
+use super::wait::{Patience, Waited};
+use crate::operation::{OnConcurrent, Operation};
+use crate::outcome::Outcome;
+use crate::record::UnknownReason;
+use crate::step::{Action, Existing, FailureKind};
+
+impl Engine {
+    /// Runs the handler if the operation is new, and replays its outcome if it is not.
+    ///
+    /// The handler runs inside this future. If the future is dropped, so is the handler, and the
+    /// operation is treated as one that may have happened; use [`Engine::run_detached`] where
+    /// callers come and go.
+    ///
+    /// # Errors
+    ///
+    /// If nothing could be executed, or the outcome not be stored; the error says which.
+    ///
+    /// # Panics
+    ///
+    /// If the handler does, after the operation has been abandoned.
+    pub async fn run<H, F>(&self, operation: &Operation, handler: H) -> Result<Ran, RunError>
+    where
+        H: FnOnce(Context) -> F,
+        F: Future<Output = Result<Outcome, HandlerError>>,
+    {
+        let mut patience = Patience::new(operation.concurrent_rule());
+        loop {
+            let existing = match self.begin(operation).await? {
+                Begun::Claimed(claim) => return self.execute(operation, claim, handler).await,
+                Begun::Existing(existing) => existing,
+            };
+            let Existing::Busy(busy) = existing else {
+                return Ok(ran(existing));
+            };
+            match self.wait(operation, busy, &mut patience).await? {
+                Waited::GiveUp => return Ok(Ran::Busy(busy)),
+                Waited::Ended => {}
+            }
+            if matches!(operation.concurrent_rule(), OnConcurrent::Wait(_)) {
+                return self.await_outcome(operation, busy, patience).await;
+            }
+        }
+    }
+
+    /// The same in a task of its own: it goes on when the caller's future is dropped, and its
+    /// outcome is stored for the retry to find.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::run`], and [`RunError::Stopped`] if the runtime shuts down meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If the handler does, or outside a tokio runtime.
+    pub fn run_detached<H, F>(
+        &self,
+        operation: Operation,
+        handler: H,
+    ) -> impl Future<Output = Result<Ran, RunError>> + Send + use<H, F>
+    where
+        H: FnOnce(Context) -> F + Send + 'static,
+        F: Future<Output = Result<Outcome, HandlerError>> + Send + 'static,
+    {
+        let engine = self.clone();
+        let task = tokio::spawn(async move { engine.run(&operation, handler).await });
+        async move {
+            match task.await {
+                Ok(result) => result,
+                Err(error) => match error.try_into_panic() {
+                    Ok(panic) => resume_unwind(panic),
+                    Err(_) => Err(RunError::Stopped),
+                },
+            }
+        }
+    }
+
+    async fn execute<H, F>(
+        &self,
+        operation: &Operation,
+        mut claim: HeldClaim,
+        handler: H,
+    ) -> Result<Ran, RunError>
+    where
+        H: FnOnce(Context) -> F,
+        F: Future<Output = Result<Outcome, HandlerError>>,
+    {
+        let context = Context::new(&self.inner, operation, &claim);
+        let limit = operation.handler_limit();
+        let ended = drive(async move { handler(context).await }, limit, claim.active()).await;
+        let fence = claim.fence();
+        let (action, said) = match ended {
+            Ended::Itself(Ok(outcome)) => (
+                Action::Complete(fence, outcome.clone()),
+                Said::Outcome(outcome),
+            ),
+            Ended::Itself(Err(HandlerError::Passing(failure))) => (
+                claim.failure(failure.clone(), FailureKind::Passing),
+                Said::Failure(failure),
+            ),
+            Ended::Itself(Err(HandlerError::Permanent(failure))) => (
+                claim.failure(failure.clone(), FailureKind::Permanent),
+                Said::Failure(failure),
+            ),
+            Ended::Itself(Err(HandlerError::NotExecuted)) => {
+                (Action::Release(fence), Said::Nothing(Ran::Released))
+            }
+            Ended::Itself(Err(HandlerError::Unknown)) => (
+                Action::Abandon(fence, UnknownReason::Reported),
+                Said::Unknown,
+            ),
+            Ended::TimedOut => (
+                Action::Abandon(fence, UnknownReason::TimedOut),
+                Said::Nothing(Ran::TimedOut),
+            ),
+            Ended::Panicked(panic) => {
+                // The panic goes on whatever the store says; a lapsed lease says the same.
+                let _ = claim.abandon(UnknownReason::Panicked).await;
+                resume_unwind(panic)
+            }
+            Ended::Lost => {
+                claim.forget();
+                return self.superseded(operation).await;
+            }
+        };
+        self.settle(operation, claim, action, said).await
+    }
+}
+
+/// What the handler said, for the caller to hear once it is stored.
+pub(super) enum Said {
+    Outcome(Outcome),
+    Failure(Outcome),
+    Unknown,
+    Nothing(Ran),
+}
+
+/// What a caller hears of an operation that it did not execute.
+pub(super) fn ran(existing: Existing) -> Ran {
+    match existing {
+        Existing::Completed(outcome) => Ran::Replayed(outcome),
+        Existing::Failed(outcome) => Ran::FailedBefore(outcome),
+        Existing::Busy(busy) => Ran::Busy(busy),
+        Existing::Unknown(unknown) => Ran::Unknown(unknown),
+        Existing::Mismatch => Ran::Mismatch,
+        Existing::Expired(since) => Ran::Expired(since),
+    }
+}

@@ -1,0 +1,102 @@
+//! Duplicates that wait for a running operation: woken by the store, bounded in time and number.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::builder::Engine;
+use super::ran::{Ran, RunError};
+use super::run::ran;
+use crate::operation::{OnConcurrent, Operation};
+use crate::step::{Busy, BusyWhy, Existing};
+
+/// A lease that was about to lapse when it was read may have been renewed since: looking again a
+/// moment later tells. This is that moment.
+const LAPSE_SLACK: Duration = Duration::from_millis(1);
+
+/// How long a duplicate is still willing to wait.
+pub(super) struct Patience {
+    max: Duration,
+    until: Option<Instant>,
+}
+
+/// How a wait ended.
+pub(super) enum Waited {
+    /// Something changed: look again.
+    Ended,
+    /// There is no more time, or there are too many waiting.
+    GiveUp,
+}
+
+impl Patience {
+    pub(super) const fn new(rule: OnConcurrent) -> Self {
+        let max = match rule {
+            OnConcurrent::Reject => Duration::ZERO,
+            OnConcurrent::Wait(max) | OnConcurrent::Cooperate(max) => max,
+        };
+        Self { max, until: None }
+    }
+
+    /// The time left, counted from the first wait.
+    fn left(&mut self) -> Duration {
+        if self.max.is_zero() {
+            return Duration::ZERO;
+        }
+        let now = Instant::now();
+        self.until
+            .get_or_insert(now + self.max)
+            .saturating_duration_since(now)
+    }
+}
+
+impl Engine {
+    /// Waits until the claim ends, its lease lapses, or patience does.
+    pub(super) async fn wait(
+        &self,
+        operation: &Operation,
+        busy: Busy,
+        patience: &mut Patience,
+    ) -> Result<Waited, RunError> {
+        let left = patience.left();
+        if left.is_zero() || (busy.why == BusyWhy::BackOff && busy.left > left) {
+            return Ok(Waited::GiveUp);
+        }
+        let Ok(_place) = self.inner.waiters.try_acquire() else {
+            return Ok(Waited::GiveUp);
+        };
+        let time = tokio::time::sleep(left.min(busy.left + LAPSE_SLACK));
+        let id = operation.id();
+        match busy.why {
+            BusyWhy::BackOff => time.await,
+            BusyWhy::Running => tokio::select! {
+                settled = self.inner.store.settled(&id, busy.fence) => settled?,
+                () = time => {}
+            },
+        }
+        Ok(Waited::Ended)
+    }
+
+    /// Waits for the outcome without ever executing.
+    pub(super) async fn await_outcome(
+        &self,
+        operation: &Operation,
+        mut busy: Busy,
+        mut patience: Patience,
+    ) -> Result<Ran, RunError> {
+        loop {
+            match self.peek(operation).await? {
+                Some(Existing::Busy(still)) => busy = still,
+                Some(existing) => return Ok(ran(existing)),
+                None => {
+                    return Ok(Ran::Busy(Busy {
+                        left: Duration::ZERO,
+                        ..busy
+                    }));
+                }
+            }
+            if let Waited::GiveUp = self.wait(operation, busy, &mut patience).await? {
+                return Ok(Ran::Busy(busy));
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The digest of what was asked.
+
+use std::fmt;
+
+use crate::canonical::Canonical;
+use crate::hash;
+use crate::scope::Scope;
+
+/// A versioned digest of what was asked; it detects one key used for two different things.
+///
+/// Digests of different versions cannot be compared, so a change of the algorithm never causes a
+/// false mismatch.
+///
+/// ```
+/// use justonce_core::{Fingerprint, Scope};
+///
+/// let scope = Scope::global();
+/// // The default: BLAKE3, keyed by the scope, over the canonical payload.
+/// let asked = Fingerprint::of_json(&scope, br#"{"amount": 5, "to": "bob"}"#);
+/// assert!(asked.agrees_with(&Fingerprint::of_json(&scope, br#"{"to":"bob","amount":5}"#)));
+/// assert!(!asked.agrees_with(&Fingerprint::of_json(&scope, br#"{"to":"bob","amount":6}"#)));
+///
+/// // Customised: any named parts.
+/// let request = Fingerprint::builder(&scope)
+///     .part("method", b"POST")
+///     .part("path", b"/payments")
+///     .json("body", br#"{"amount": 5}"#)
+///     .finish();
+/// assert!(!asked.agrees_with(&request));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    version: u8,
+    digest: [u8; 32],
+}
+
+impl Fingerprint {
+    /// The version of digests by BLAKE3 keyed by the scope.
+    pub const BLAKE3: u8 = 1;
+    /// The version of digests by SHA-256 with the scope's key in front.
+    pub const SHA256: u8 = 2;
+
+    /// No fingerprint: agrees with everything. For operations whose key says it all.
+    pub const UNCHECKED: Self = Self {
+        version: 0,
+        digest: [0; 32],
+    };
+
+    /// The fingerprint of a payload in which every byte counts.
+    #[must_use]
+    pub fn of(scope: &Scope, payload: &[u8]) -> Self {
+        Self::builder(scope).part("payload", payload).finish()
+    }
+
+    /// The fingerprint of a JSON payload, in which key order and white space do not count.
+    #[must_use]
+    pub fn of_json(scope: &Scope, payload: &[u8]) -> Self {
+        Self::builder(scope).json("payload", payload).finish()
+    }
+
+    /// Starts a fingerprint of several parts.
+    pub fn builder(scope: &Scope) -> FingerprintBuilder {
+        let key = hash::keyed(hash::FINGERPRINT, &[scope.as_str().as_bytes()]);
+        FingerprintBuilder {
+            algorithm: Algorithm::Blake3(blake3::Hasher::new_keyed(&key).into()),
+        }
+    }
+
+    /// Starts a fingerprint by SHA-256, for places where BLAKE3 is not approved.
+    #[cfg(feature = "sha2")]
+    pub fn sha256_builder(scope: &Scope) -> FingerprintBuilder {
+        use sha2::Digest;
+        let key = hash::keyed(hash::FINGERPRINT, &[scope.as_str().as_bytes()]);
+        FingerprintBuilder {
+            algorithm: Algorithm::Sha256(sha2::Sha256::new_with_prefix(key)),
+        }
+    }
+
+    /// A fingerprint as a store kept it. Versions this program does not know are kept as they
+    /// are: they agree with every other version.
+    #[must_use]
+    pub const fn from_parts(version: u8, digest: [u8; 32]) -> Self {
+        Self { version, digest }
+    }
+
+    /// The version of the algorithm; 0 for [`Fingerprint::UNCHECKED`].
+    #[must_use]
+    pub const fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// The digest.
+    #[must_use]
+    pub const fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    /// Whether both may be of the same thing: equal, or not comparable.
+    #[must_use]
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        self.version != other.version || self.digest == other.digest
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digest = hash::text(&self.digest);
+        write!(
+            f,
+            "Fingerprint(v{} {})",
+            self.version,
+            digest.get(..12).unwrap_or_default()
+        )
+    }
+}
+
+/// Collects the parts of a [`Fingerprint`]. Order counts.
+#[must_use = "a builder does nothing until `finish`"]
+#[derive(Debug)]
+pub struct FingerprintBuilder {
+    algorithm: Algorithm,
+}
+
+#[derive(Debug)]
+enum Algorithm {
+    Blake3(Box<blake3::Hasher>),
+    #[cfg(feature = "sha2")]
+    Sha256(sha2::Sha256),
+}
+
+impl FingerprintBuilder {
+    /// Adds a part in which every byte counts.
+    pub fn part(self, name: &str, value: &[u8]) -> Self {
+        self.tagged(name, b"raw", value)
+    }
+
+    /// Adds a JSON part in its canonical form; what does not parse counts byte for byte.
+    pub fn json(self, name: &str, value: &[u8]) -> Self {
+        let canonical = Canonical::of(value);
+        self.tagged(name, canonical.kind(), canonical.as_bytes())
+    }
+
+    /// Finishes the fingerprint.
+    #[must_use]
+    pub fn finish(self) -> Fingerprint {
+        match self.algorithm {
+            Algorithm::Blake3(hasher) => Fingerprint {
+                version: Fingerprint::BLAKE3,
+                digest: *hasher.finalize().as_bytes(),
+            },
+            #[cfg(feature = "sha2")]
+            Algorithm::Sha256(hasher) => {
+                use sha2::Digest;
+                Fingerprint {
+                    version: Fingerprint::SHA256,
+                    digest: hasher.finalize().into(),
+                }
+            }
+        }
+    }
+
+    fn tagged(mut self, name: &str, kind: &[u8], value: &[u8]) -> Self {
+        for bytes in [name.as_bytes(), kind, value] {
+            self.update(&hash::length(bytes));
+            self.update(bytes);
+        }
+        self
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match &mut self.algorithm {
+            Algorithm::Blake3(hasher) => {
+                hasher.update(bytes);
+            }
+            #[cfg(feature = "sha2")]
+            Algorithm::Sha256(hasher) => sha2::Digest::update(hasher, bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cannot_be_shifted() {
+        let scope = Scope::global();
+        let a = Fingerprint::builder(&scope).part("a", b"bc").finish();
+        let b = Fingerprint::builder(&scope).part("ab", b"c").finish();
+        assert!(!a.agrees_with(&b));
+    }
+
+    #[test]
+    fn a_scope_keys_its_fingerprints() {
+        let other = Scope::builder().tenant("other").build().unwrap();
+        let a = Fingerprint::of(&Scope::global(), b"same");
+        assert_ne!(a.digest(), Fingerprint::of(&other, b"same").digest());
+    }
+
+    #[test]
+    fn versions_do_not_mismatch_each_other() {
+        let scope = Scope::global();
+        let now = Fingerprint::of(&scope, b"a");
+        let future = Fingerprint::from_parts(200, [9; 32]);
+        assert!(now.agrees_with(&future) && future.agrees_with(&now));
+        assert!(now.agrees_with(&Fingerprint::UNCHECKED));
+    }
+
+    #[cfg(feature = "sha2")]
+    #[test]
+    fn sha256_is_another_version() {
+        let scope = Scope::global();
+        let a = Fingerprint::sha256_builder(&scope)
+            .part("payload", b"a")
+            .finish();
+        let b = Fingerprint::sha256_builder(&scope)
+            .part("payload", b"b")
+            .finish();
+        assert!(!a.agrees_with(&b));
+        assert!(a.agrees_with(&Fingerprint::of(&scope, b"b")));
+        assert_eq!(a.version(), Fingerprint::SHA256);
+    }
+}

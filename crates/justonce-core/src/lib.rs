@@ -1,0 +1,84 @@
+//! The Justonce protocol: an operation takes effect **once**, however often it is asked for.
+//!
+//! An [`Operation`] is a key in a scope. The [`Engine`] begins it in a store: either the caller
+//! gets the claim and executes, or it learns what became of the operation, and the stored outcome
+//! is replayed.
+//!
+//! ```
+//! use justonce_core::memory::MemoryStore;
+//! use justonce_core::{Engine, Key, ManualClock, Operation, Outcome, Ran, Scope};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = Engine::new(MemoryStore::new(ManualClock::default()));
+//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//!
+//! let first = engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
+//! assert_eq!(first, Ran::Executed(Outcome::bytes("charged 5")));
+//!
+//! let again = engine.run(&operation, async |_| unreachable!("it runs once")).await?;
+//! assert_eq!(again, Ran::Replayed(Outcome::bytes("charged 5")));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! No network, no disk and no wall clock here. Every rule is in one pure function,
+//! [`transition`]; stores and doors are built around it.
+
+mod canonical;
+mod claim;
+mod clock;
+pub mod codec;
+mod decision;
+pub mod engine;
+mod entropy;
+mod error;
+mod fingerprint;
+mod hash;
+mod key;
+pub mod memory;
+mod operation;
+mod outcome;
+mod policy;
+mod record;
+mod scope;
+mod step;
+pub mod store;
+mod timeline;
+mod transition;
+
+pub use canonical::Canonical;
+pub use claim::{
+    Checkpoint, CheckpointError, Fence, MAX_CHECKPOINT_BYTES, MAX_CHECKPOINT_NAME_BYTES,
+    MAX_OWNER_BYTES, Owner, Token,
+};
+pub use clock::{Clock, ManualClock, TimerClock, Timestamp};
+pub use decision::{Change, Decision, ends_claim, is_running};
+pub use engine::{Engine, HandlerError, HeldClaim, Ran, RunError};
+pub use entropy::Entropy;
+pub use error::{Damage, DamagedRecord, Effect, StoreError, StoreErrorKind, StoreResult};
+pub use fingerprint::{Fingerprint, FingerprintBuilder};
+pub use key::{Key, KeyError, MAX_KEY_BYTES};
+pub use operation::{DEFAULT_WAIT, OnConcurrent, Operation};
+pub use outcome::{
+    Body, Header, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, Outcome, OutcomeBuilder,
+    OutcomeError,
+};
+pub use policy::{
+    AfterRetention, BackOff, MAX_LEASE, MAX_RETENTION, MIN_LEASE, OnFailure, OnLapsed, Policy,
+    PolicyBuilder, PolicyError,
+};
+pub use record::{
+    Entry, Failed, InProgress, Record, RecordId, Settled, State, StateName, Subject, Tombstone,
+    Unknown, UnknownReason, Waiting,
+};
+pub use scope::{MAX_PART_NAME_BYTES, MAX_SCOPE_BYTES, Scope, ScopeBuilder, ScopeError};
+pub use step::{
+    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost,
+    Resolution, Resolve, Step, SweepDone, UnknownSince,
+};
+pub use timeline::{
+    HowResolved, MAX_NOTE_TEXT_BYTES, MAX_NOTES, Note, NoteKind, RefusedStep, Resolver, Timeline,
+    Why,
+};
+pub use transition::{state_at, transition};

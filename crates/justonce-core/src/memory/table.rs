@@ -1,0 +1,103 @@
+//! The records of a memory store.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::claim::Fence;
+use crate::clock::{Clock, Timestamp};
+use crate::decision::{Change, ends_claim, is_running};
+use crate::record::RecordId;
+use crate::step::{Action, Answer};
+use crate::store::{IdMap, Shards, Stored};
+use crate::transition::transition;
+
+/// A store in memory.
+///
+/// ```
+/// use justonce_core::memory::MemoryStore;
+/// use justonce_core::{ManualClock, Timestamp};
+/// use std::time::SystemTime;
+///
+/// // For tests: time stands still until told otherwise.
+/// let test = MemoryStore::new(ManualClock::default());
+/// // For use: any clock of yours.
+/// # #[expect(clippy::disallowed_methods, reason = "the example shows how to inject it")]
+/// let store = MemoryStore::new(|| Timestamp::from(SystemTime::now()));
+/// ```
+pub struct MemoryStore {
+    clock: Box<dyn Clock>,
+    fences: AtomicU64,
+    pub(super) shards: Shards<IdMap<Slot>>,
+}
+
+/// One record and those who wait for it.
+pub(super) struct Slot {
+    pub(super) stored: Stored,
+    waiters: Option<Arc<Notify>>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    #[must_use]
+    pub fn new(clock: impl Clock) -> Self {
+        Self {
+            clock: Box::new(clock),
+            fences: AtomicU64::new(0),
+            shards: Shards::default(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Takes one step under the shard's lock.
+    pub(super) fn step(&self, id: RecordId, action: &Action) -> Answer {
+        let mut shard = self.shards.of(&id);
+        let now = self.clock.now();
+        let fresh = match action {
+            Action::Begin(_) => Fence::new(self.fences.fetch_add(1, Ordering::Relaxed) + 1),
+            _ => Fence::NONE,
+        };
+        let entry = shard.get(&id).map(|slot| &slot.stored.entry);
+        let decision = transition(entry, action, now, fresh);
+        if decision.change == Change::Keep && decision.note.is_none() {
+            return decision.answer;
+        }
+        let (before, mut waiters) = match shard.remove(&id) {
+            Some(slot) => (Some(slot.stored), slot.waiters),
+            None => (None, None),
+        };
+        let ended = match (&before, &decision.change) {
+            (Some(before), Change::Put(after)) => ends_claim(&before.entry, Some(after)),
+            (Some(before), Change::Remove) => ends_claim(&before.entry, None),
+            _ => false,
+        };
+        let (after, answer) = decision.carry_out(before);
+        if ended && let Some(waiters) = waiters.take() {
+            waiters.notify_waiters();
+        }
+        if let Some(stored) = after {
+            shard.insert(id, Slot { stored, waiters });
+        }
+        answer
+    }
+
+    /// Those who wait for the claim with this fence, if it is running.
+    pub(super) fn waiting_for(&self, id: &RecordId, fence: Fence) -> Option<Arc<Notify>> {
+        let mut shard = self.shards.of(id);
+        let now = self.clock.now();
+        let slot = shard.get_mut(id)?;
+        is_running(&slot.stored.entry, fence, now)
+            .then(|| Arc::clone(slot.waiters.get_or_insert_default()))
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,350 @@
+//! What the store keeps for one (scope, key).
+
+use std::fmt;
+use std::sync::Arc;
+
+use data_encoding::HEXLOWER;
+
+use crate::claim::{Checkpoint, Fence, Owner, Token};
+use crate::clock::Timestamp;
+use crate::fingerprint::Fingerprint;
+use crate::hash;
+use crate::key::Key;
+use crate::outcome::Outcome;
+use crate::policy::{AfterRetention, OnLapsed, Policy};
+use crate::scope::Scope;
+
+/// The name of a record: a hash of its scope and key. It may be logged and shown.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RecordId([u8; 32]);
+
+impl RecordId {
+    /// The name of the record of `key` in `scope`.
+    #[must_use]
+    pub fn of(scope: &Scope, key: &Key) -> Self {
+        let parts: [&[u8]; 2] = [scope.as_str().as_bytes(), key.as_str().as_bytes()];
+        Self(hash::keyed(hash::RECORD, &parts))
+    }
+
+    /// A name as a store kept it.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes of the hash.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&HEXLOWER.encode(&self.0))
+    }
+}
+
+impl fmt::Debug for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = HEXLOWER.encode(&self.0);
+        write!(f, "RecordId({})", hex.get(..12).unwrap_or_default())
+    }
+}
+
+/// What the store keeps under one [`RecordId`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Entry {
+    /// The record of an operation.
+    Record(Record),
+    /// What remains after its retention.
+    Tombstone(Tombstone),
+}
+
+/// The record of one operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// What never changes while the record lives.
+    pub subject: Arc<Subject>,
+    /// The fence of the last claim.
+    pub fence: Fence,
+    /// How often it was claimed.
+    pub attempt: u32,
+    /// When it last changed.
+    pub changed_at: Timestamp,
+    /// What became of it.
+    pub state: State,
+}
+
+/// Which operation a record is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Subject {
+    /// Whose namespace the key lives in.
+    pub scope: Scope,
+    /// The caller's name for the operation.
+    pub key: Key,
+    /// The digest of what was asked.
+    pub fingerprint: Fingerprint,
+    /// When it was first begun.
+    pub created_at: Timestamp,
+}
+
+/// What became of an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Somebody holds, or held, the claim.
+    InProgress(InProgress),
+    /// It took effect, and this is the reply.
+    Completed(Settled),
+    /// It failed, for now or for good.
+    Failed(Failed),
+    /// It was started, and nobody can tell whether it took effect.
+    Unknown(Unknown),
+}
+
+/// A claim as the record keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InProgress {
+    /// Who holds it.
+    pub owner: Owner,
+    /// The call of begin that took it.
+    pub token: Token,
+    /// When it was taken.
+    pub claimed_at: Timestamp,
+    /// Until when it is honoured.
+    pub lease_until: Timestamp,
+    /// The promise under which it was taken.
+    pub policy: Arc<Policy>,
+    /// The last recovery point.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// An end that is replayed until the retention is over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Settled {
+    /// The reply.
+    pub outcome: Outcome,
+    /// When the retention ends.
+    pub expires_at: Timestamp,
+    /// What remains then.
+    pub after_retention: AfterRetention,
+}
+
+/// A failure.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Failed {
+    /// It may be tried again from a moment on.
+    Waiting(Waiting),
+    /// It is stored and replayed.
+    Final(Settled),
+}
+
+/// A failure whose back-off is running or over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Waiting {
+    /// What the handler said.
+    pub failure: Outcome,
+    /// When it may be tried again.
+    pub retry_at: Timestamp,
+    /// When it is forgotten if nobody tries again.
+    pub expires_at: Timestamp,
+    /// The promise under which it ran.
+    pub policy: Arc<Policy>,
+    /// The last recovery point.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// An operation of which nobody can tell whether it took effect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unknown {
+    /// Why nobody can tell.
+    pub reason: UnknownReason,
+    /// Who held the claim.
+    pub owner: Owner,
+    /// The promise under which it ran.
+    pub policy: Arc<Policy>,
+    /// The last recovery point.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// Why nobody can tell whether an operation took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum UnknownReason {
+    /// The owner stopped renewing its lease.
+    Lapsed,
+    /// The lease lapsed on the last attempt that was allowed.
+    AttemptsExhausted,
+    /// The handler was still running when its time was over.
+    TimedOut,
+    /// The handler panicked.
+    Panicked,
+    /// The handler's future was dropped before it ended.
+    Dropped,
+    /// The handler said that it does not know.
+    Reported,
+}
+
+/// What remains after retention if late arrivals must be refused: a hash and a date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tombstone {
+    /// The last fence, so that no claim ever repeats one.
+    pub fence: Fence,
+    /// When the retention ended.
+    pub since: Timestamp,
+    /// Until when late arrivals are refused.
+    pub until: Timestamp,
+}
+
+/// The states by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StateName {
+    /// Nothing is kept.
+    Absent,
+    /// [`State::InProgress`].
+    InProgress,
+    /// [`State::Completed`].
+    Completed,
+    /// [`State::Failed`].
+    Failed,
+    /// [`State::Unknown`].
+    Unknown,
+    /// [`Entry::Tombstone`].
+    Tombstone,
+}
+
+impl StateName {
+    /// All states in the order of the protocol.
+    pub const ALL: [Self; 6] = [
+        Self::Absent,
+        Self::InProgress,
+        Self::Completed,
+        Self::Failed,
+        Self::Unknown,
+        Self::Tombstone,
+    ];
+
+    /// The name as it is written in documents, metrics and the admin API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Absent => "absent",
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+            Self::Tombstone => "tombstone",
+        }
+    }
+}
+
+impl fmt::Display for StateName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Entry {
+    /// The state as it is stored, whatever the time.
+    #[must_use]
+    pub const fn state_name(&self) -> StateName {
+        match self {
+            Self::Record(record) => record.state.name(),
+            Self::Tombstone(_) => StateName::Tombstone,
+        }
+    }
+
+    /// The fence of the last claim.
+    #[must_use]
+    pub const fn fence(&self) -> Fence {
+        match self {
+            Self::Record(record) => record.fence,
+            Self::Tombstone(tombstone) => tombstone.fence,
+        }
+    }
+
+    /// The record, unless only a tombstone remains.
+    #[must_use]
+    pub const fn record(&self) -> Option<&Record> {
+        match self {
+            Self::Record(record) => Some(record),
+            Self::Tombstone(_) => None,
+        }
+    }
+
+    /// When the store may forget or shrink the entry; nothing while it must keep it.
+    #[must_use]
+    pub const fn expires_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Tombstone(tombstone) => Some(tombstone.until),
+            Self::Record(record) => match &record.state {
+                State::Completed(settled) | State::Failed(Failed::Final(settled)) => {
+                    Some(settled.expires_at)
+                }
+                State::Failed(Failed::Waiting(waiting)) => Some(waiting.expires_at),
+                State::InProgress(_) | State::Unknown(_) => None,
+            },
+        }
+    }
+}
+
+impl State {
+    /// The name of the state.
+    #[must_use]
+    pub const fn name(&self) -> StateName {
+        match self {
+            Self::InProgress(_) => StateName::InProgress,
+            Self::Completed(_) => StateName::Completed,
+            Self::Failed(_) => StateName::Failed,
+            Self::Unknown(_) => StateName::Unknown,
+        }
+    }
+}
+
+impl InProgress {
+    /// Whether the lease is honoured at `now`. At the very moment it ends, it no longer is.
+    #[must_use]
+    pub fn is_alive(&self, now: Timestamp) -> bool {
+        now < self.lease_until
+    }
+
+    /// The recovery point that a new claim receives.
+    #[must_use]
+    pub(crate) fn handed_over(&self) -> Option<Checkpoint> {
+        handed_over(&self.policy, self.checkpoint.as_ref())
+    }
+}
+
+/// Only `resume` hands checkpoints over; under `rerun` the new claim starts from the beginning.
+pub(crate) fn handed_over(policy: &Policy, last: Option<&Checkpoint>) -> Option<Checkpoint> {
+    last.filter(|_| policy.on_lapsed == OnLapsed::Resume)
+        .cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scope_and_key_cannot_be_shifted() {
+        let scope = |tenant: &str| Scope::builder().tenant(tenant).build().unwrap();
+        let key = |text: &str| Key::client(text).unwrap();
+        assert_ne!(
+            RecordId::of(&scope("a"), &key("bc")),
+            RecordId::of(&scope("ab"), &key("c"))
+        );
+        assert_eq!(
+            RecordId::of(&scope("a"), &key("b")),
+            RecordId::of(&scope("a"), &key("b"))
+        );
+    }
+
+    #[test]
+    fn the_name_of_a_record_never_changes() {
+        let id = RecordId::of(&Scope::global(), &Key::client("order-17").unwrap());
+        assert_eq!(
+            id.to_string(),
+            "f6ffe58e3c1114963ec693e76655c44a6a9849c7123fb1a8a096bd00bdeeceb7",
+            "records written by earlier releases would no longer be found"
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! The steps of the protocol and their answers: what goes into a store and what comes out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::claim::{Checkpoint, Fence, Owner, Token};
+use crate::clock::Timestamp;
+use crate::fingerprint::Fingerprint;
+use crate::key::Key;
+use crate::operation::Operation;
+use crate::outcome::Outcome;
+use crate::policy::Policy;
+use crate::record::{RecordId, UnknownReason};
+use crate::scope::Scope;
+use crate::timeline::{Resolver, Why};
+
+/// One step of the protocol on one record. A store takes it atomically.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The record.
+    pub id: RecordId,
+    /// What to do.
+    pub action: Action,
+}
+
+/// What to do with a record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Claim the operation, or learn what became of it.
+    Begin(Box<Begin>),
+    /// Learn what became of the operation without ever claiming it.
+    Peek(Fingerprint),
+    /// Store the outcome.
+    Complete(Fence, Outcome),
+    /// Store a failure.
+    Fail(Fence, Failure),
+    /// Give the key back: nothing happened.
+    Release(Fence),
+    /// Extend the lease.
+    Renew(Fence),
+    /// Save a recovery point.
+    Checkpoint(Fence, Checkpoint),
+    /// Stop without knowing whether it took effect.
+    Abandon(Fence, UnknownReason),
+    /// Say what became of an unknown operation.
+    Resolve(Fence, Box<Resolve>),
+    /// Do what time alone demands: end a retention, hold a lapsed claim.
+    Sweep,
+}
+
+/// A call of begin.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Begin {
+    /// Whose namespace the key lives in.
+    pub scope: Scope,
+    /// The caller's name for the operation.
+    pub key: Key,
+    /// The digest of what is asked.
+    pub fingerprint: Fingerprint,
+    /// The promise under which it would be claimed.
+    pub policy: Arc<Policy>,
+    /// Who would hold the claim.
+    pub owner: Owner,
+    /// Names this call, so that it can be repeated when its reply was lost.
+    pub token: Token,
+}
+
+/// What a handler that failed has to say.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Failure {
+    /// The reply, stored and replayed when the failure is final.
+    pub outcome: Outcome,
+    /// Whether trying again makes sense.
+    pub kind: FailureKind,
+    /// A uniform random number for the back-off.
+    pub jitter: u32,
+}
+
+/// Whether trying a failed operation again makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// It may pass: the policy decides.
+    Passing,
+    /// It will fail again: it is stored and replayed.
+    Permanent,
+}
+
+/// What became of an unknown operation, by somebody who knows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Resolve {
+    /// What became of it.
+    pub resolution: Resolution,
+    /// Who knows.
+    pub by: Resolver,
+    /// How they know.
+    pub why: Why,
+}
+
+/// What became of an unknown operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Resolution {
+    /// It took effect; this is the reply.
+    Complete(Outcome),
+    /// It failed for good; this is the reply.
+    Fail(Outcome),
+    /// It did not take effect and never will; the key is free.
+    Release,
+}
+
+/// What a store answers to a [`Step`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To a begin: the claim is yours.
+    Claimed(Claimed),
+    /// To a begin or a peek: what became of the operation.
+    Existing(Existing),
+    /// To a peek: a begin could claim it.
+    Claimable,
+    /// To a write: it was applied, now or by an earlier try of the same write.
+    Applied,
+    /// To a renewal: it was applied, and this much time is left.
+    Renewed(Duration),
+    /// To a renewal: the claim has reached its cap and ends when the lease does.
+    Capped,
+    /// To a write: it changed nothing.
+    Lost(Lost),
+    /// To a sweep: what it did.
+    Swept(SweepDone),
+}
+
+/// A claim as begin hands it out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// Goes with every write.
+    pub fence: Fence,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// The last recovery point of the claim before, under `resume`.
+    pub checkpoint: Option<Checkpoint>,
+    /// How long the claim is honoured without renewal.
+    pub lease: Duration,
+}
+
+/// What became of an operation that cannot be claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is done; this is the reply.
+    Completed(Outcome),
+    /// It failed for good; this is the reply.
+    Failed(Outcome),
+    /// It cannot be had now.
+    Busy(Busy),
+    /// Nobody can tell whether it took effect.
+    Unknown(UnknownSince),
+    /// The key was used for something else.
+    Mismatch,
+    /// It is over since this moment, and late arrivals are refused.
+    Expired(Timestamp),
+}
+
+/// Why and for how long an operation cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// Why.
+    pub why: BusyWhy,
+    /// The fence of the claim.
+    pub fence: Fence,
+    /// How long the lease or the back-off still runs.
+    pub left: Duration,
+}
+
+/// Why an operation cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusyWhy {
+    /// Somebody is executing it.
+    Running,
+    /// It failed and its back-off is running.
+    BackOff,
+}
+
+/// Since when and why an operation is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownSince {
+    /// The fence of the claim; a resolution must name it.
+    pub fence: Fence,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why.
+    pub reason: UnknownReason,
+}
+
+/// Why a write changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lost {
+    /// There is no record, or its retention is over.
+    Gone,
+    /// Another claim was granted since.
+    Superseded,
+    /// The operation has already ended in another way.
+    Settled,
+    /// The operation is held as unknown: no renewals and no checkpoints.
+    Held,
+    /// A resolution met an operation that is not unknown.
+    NotUnknown,
+}
+
+/// What a sweep did with one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SweepDone {
+    /// Nothing: the record must stay as it is.
+    Kept,
+    /// It was removed.
+    Removed,
+    /// It became a tombstone.
+    Buried,
+    /// It became unknown.
+    Held,
+}
+
+impl Step {
+    /// A begin of this operation.
+    #[must_use]
+    pub fn begin(operation: &Operation, owner: Owner, token: Token) -> Self {
+        let begin = Begin {
+            scope: operation.scope().clone(),
+            key: operation.key().clone(),
+            fingerprint: operation.fingerprint(),
+            policy: Arc::clone(operation.policy()),
+            owner,
+            token,
+        };
+        Self {
+            id: operation.id(),
+            action: Action::Begin(Box::new(begin)),
+        }
+    }
+
+    /// Any other step on a record.
+    #[must_use]
+    pub const fn new(id: RecordId, action: Action) -> Self {
+        Self { id, action }
+    }
+}
+
+impl Action {
+    /// The fence that a write carries.
+    #[must_use]
+    pub const fn fence(&self) -> Option<Fence> {
+        match self {
+            Self::Begin(_) | Self::Peek(_) | Self::Sweep => None,
+            Self::Complete(fence, _)
+            | Self::Fail(fence, _)
+            | Self::Release(fence)
+            | Self::Renew(fence)
+            | Self::Checkpoint(fence, _)
+            | Self::Abandon(fence, _)
+            | Self::Resolve(fence, _) => Some(*fence),
+        }
+    }
+
+    /// The name of the step in metrics and messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Begin(_) => "begin",
+            Self::Peek(_) => "peek",
+            Self::Complete(..) => "complete",
+            Self::Fail(..) => "fail",
+            Self::Release(_) => "release",
+            Self::Renew(_) => "renew",
+            Self::Checkpoint(..) => "checkpoint",
+            Self::Abandon(..) => "abandon",
+            Self::Resolve(..) => "resolve",
+            Self::Sweep => "sweep",
+        }
+    }
+
+    /// Whether a step whose reply was lost may be sent again without harm: a begin by its token,
+    /// the writes by their fence. A repeated release may say *gone* where the first would have
+    /// said *applied*; either way the caller no longer holds the key.
+    #[must_use]
+    pub const fn is_repeatable(&self) -> bool {
+        match self {
+            Self::Begin(_) | Self::Peek(_) | Self::Sweep => true,
+            _ => self.fence().is_some(),
+        }
+    }
+}
+
+impl Answer {
+    /// The name of the answer in metrics and messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Claimed(_) => "claimed",
+            Self::Existing(Existing::Completed(_)) => "completed",
+            Self::Existing(Existing::Failed(_)) => "failed",
+            Self::Existing(Existing::Busy(_)) => "busy",
+            Self::Existing(Existing::Unknown(_)) => "unknown",
+            Self::Existing(Existing::Mismatch) => "mismatch",
+            Self::Existing(Existing::Expired(_)) => "expired",
+            Self::Claimable => "claimable",
+            Self::Applied => "applied",
+            Self::Renewed(_) => "renewed",
+            Self::Capped => "capped",
+            Self::Lost(_) => "lost",
+            Self::Swept(_) => "swept",
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The port for those who run a store: look into it, count it, keep it clean.
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::claim::Fence;
+use crate::clock::Timestamp;
+use crate::error::StoreResult;
+use crate::key::Key;
+use crate::record::{Entry, RecordId, StateName};
+use crate::scope::Scope;
+
+/// The most records one page may hold.
+pub const MAX_PAGE: usize = 1000;
+
+/// A store that can be looked into, counted and kept clean.
+pub trait Maintenance: Send + Sync + 'static {
+    /// One page of the records that a query asks for, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    fn list(&self, query: &ListQuery) -> impl Future<Output = StoreResult<Page>> + Send;
+
+    /// How many records there are in each state as it is stored, and how many bytes they take.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot tell.
+    fn stats(&self) -> impl Future<Output = StoreResult<Stats>> + Send;
+
+    /// Does what time demands to at most `limit` records: ends retentions, removes old
+    /// tombstones, holds lapsed claims. Blocks nobody for long.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written.
+    fn sweep(&self, limit: usize) -> impl Future<Output = StoreResult<SweepReport>> + Send;
+
+    /// Whether the store can take a step now.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot, with the reason.
+    fn ready(&self) -> impl Future<Output = StoreResult<()>> + Send;
+}
+
+/// Which records to list.
+///
+/// ```
+/// use justonce_core::store::ListQuery;
+/// use justonce_core::StateName;
+/// use std::time::Duration;
+///
+/// // The default: the first hundred records.
+/// let all = ListQuery::default();
+/// // Customised: what has been unknown for an hour.
+/// let stuck = ListQuery {
+///     state: Some(StateName::Unknown),
+///     unchanged_for: Some(Duration::from_secs(3600)),
+///     ..ListQuery::default()
+/// };
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListQuery {
+    /// Only records in this state at the present time.
+    pub state: Option<StateName>,
+    /// Only records whose scope has all parts of this one.
+    pub scope: Option<Scope>,
+    /// Only records that have not changed for this long.
+    pub unchanged_for: Option<Duration>,
+    /// At most this many, and never more than [`MAX_PAGE`].
+    pub limit: usize,
+    /// Where the page before ended.
+    pub after: Option<Cursor>,
+}
+
+impl Default for ListQuery {
+    fn default() -> Self {
+        Self {
+            state: None,
+            scope: None,
+            unchanged_for: None,
+            limit: 100,
+            after: None,
+        }
+    }
+}
+
+/// Where a page ended. The next page begins behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor(pub RecordId);
+
+/// Some of the records that a query asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The records.
+    pub records: Vec<Summary>,
+    /// Where to go on; nothing at the end. A page may be short, even empty, and still have a next
+    /// one: stores look at a bounded number of records for each.
+    pub next: Option<Cursor>,
+}
+
+/// One record in a list: no outcome, no checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The record's name.
+    pub id: RecordId,
+    /// Its state at the time of listing.
+    pub state: StateName,
+    /// The fence of the last claim.
+    pub fence: Fence,
+    /// Whose operation it is; nothing for tombstones.
+    pub scope: Option<Scope>,
+    /// Its key; nothing for tombstones.
+    pub key: Option<Key>,
+    /// How often it was claimed; 0 for tombstones.
+    pub attempt: u32,
+    /// When it was first begun; for tombstones, when the retention ended.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub changed_at: Timestamp,
+    /// When its retention, or its tombstone, ends.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl ListQuery {
+    /// The page size, within bounds.
+    #[must_use]
+    pub fn page_size(&self) -> usize {
+        self.limit.clamp(1, MAX_PAGE)
+    }
+
+    /// The summary of an entry if the query asks for it. What time has already ended is not
+    /// listed.
+    #[must_use]
+    pub fn matches(&self, id: RecordId, entry: &Entry, now: Timestamp) -> Option<Summary> {
+        let summary = summary(id, entry, crate::transition::state_at(entry, now))?;
+        if self.state.is_some_and(|wanted| wanted != summary.state) {
+            return None;
+        }
+        if let Some(filter) = &self.scope
+            && !summary
+                .scope
+                .as_ref()
+                .is_some_and(|scope| scope.is_within(filter))
+        {
+            return None;
+        }
+        if self
+            .unchanged_for
+            .is_some_and(|age| now.since(summary.changed_at) < age)
+        {
+            return None;
+        }
+        Some(summary)
+    }
+}
+
+fn summary(id: RecordId, entry: &Entry, state: StateName) -> Option<Summary> {
+    match (entry, state) {
+        (_, StateName::Absent) => None,
+        (Entry::Record(record), state) => Some(Summary {
+            id,
+            state,
+            fence: record.fence,
+            scope: Some(record.subject.scope.clone()),
+            key: Some(record.subject.key.clone()),
+            attempt: record.attempt,
+            created_at: record.subject.created_at,
+            changed_at: record.changed_at,
+            expires_at: entry.expires_at(),
+        }),
+        (Entry::Tombstone(tombstone), state) => Some(Summary {
+            id,
+            state,
+            fence: tombstone.fence,
+            scope: None,
+            key: None,
+            attempt: 0,
+            created_at: tombstone.since,
+            changed_at: tombstone.since,
+            expires_at: Some(tombstone.until),
+        }),
+    }
+}
+
+/// Counts and bytes by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Claims.
+    pub in_progress: StateStats,
+    /// Outcomes.
+    pub completed: StateStats,
+    /// Failures.
+    pub failed: StateStats,
+    /// Unknown outcomes.
+    pub unknown: StateStats,
+    /// Tombstones.
+    pub tombstone: StateStats,
+}
+
+/// Counts and bytes of one state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateStats {
+    /// How many records.
+    pub count: u64,
+    /// How many bytes they take, encoded.
+    pub bytes: u64,
+}
+
+impl Stats {
+    /// The figures of one state; nothing for [`StateName::Absent`].
+    #[must_use]
+    pub const fn of(&self, state: StateName) -> Option<&StateStats> {
+        match state {
+            StateName::Absent => None,
+            StateName::InProgress => Some(&self.in_progress),
+            StateName::Completed => Some(&self.completed),
+            StateName::Failed => Some(&self.failed),
+            StateName::Unknown => Some(&self.unknown),
+            StateName::Tombstone => Some(&self.tombstone),
+        }
+    }
+
+    /// The figures of one state, to change them.
+    pub const fn of_mut(&mut self, state: StateName) -> Option<&mut StateStats> {
+        match state {
+            StateName::Absent => None,
+            StateName::InProgress => Some(&mut self.in_progress),
+            StateName::Completed => Some(&mut self.completed),
+            StateName::Failed => Some(&mut self.failed),
+            StateName::Unknown => Some(&mut self.unknown),
+            StateName::Tombstone => Some(&mut self.tombstone),
+        }
+    }
+
+    /// Counts one record more.
+    pub const fn add(&mut self, state: StateName, bytes: u64) {
+        if let Some(stats) = self.of_mut(state) {
+            stats.count = stats.count.saturating_add(1);
+            stats.bytes = stats.bytes.saturating_add(bytes);
+        }
+    }
+
+    /// Counts one record less.
+    pub const fn sub(&mut self, state: StateName, bytes: u64) {
+        if let Some(stats) = self.of_mut(state) {
+            stats.count = stats.count.saturating_sub(1);
+            stats.bytes = stats.bytes.saturating_sub(bytes);
+        }
+    }
+}
+
+/// What a sweep did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SweepReport {
+    /// Records and tombstones removed.
+    pub removed: u64,
+    /// Records that became tombstones.
+    pub buried: u64,
+    /// Lapsed claims that became unknown.
+    pub held: u64,
+    /// Whether the limit was reached and more may be waiting.
+    pub more: bool,
+}
+
+impl SweepReport {
+    /// Counts what happened to one record.
+    pub const fn count(&mut self, done: crate::step::SweepDone) {
+        match done {
+            crate::step::SweepDone::Kept => {}
+            crate::step::SweepDone::Removed => self.removed += 1,
+            crate::step::SweepDone::Buried => self.buried += 1,
+            crate::step::SweepDone::Held => self.held += 1,
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The ports: what a store must be able to do, and decorators around any store.
+//!
+//! A backend implements [`Records`] and [`Maintenance`], with plain `async fn`. The engine takes
+//! any of them behind one object-safe boundary, [`DynStore`]. Timeout, retry, observation and
+//! fault injection are decorators, never code inside a store.
+
+mod dynamic;
+mod fault;
+mod maintenance;
+mod observe;
+mod records;
+mod retry;
+mod shards;
+mod timeout;
+
+pub use dynamic::{BoxFuture, DynStore, SharedStore};
+pub use fault::{Fault, FaultPlan, Faulty};
+pub use maintenance::{
+    Cursor, ListQuery, MAX_PAGE, Maintenance, Page, StateStats, Stats, Summary, SweepReport,
+};
+pub use observe::{Observed, Observer, Seen};
+pub use records::{Records, Stored};
+pub use retry::{Retry, RetryPolicy};
+pub use shards::{IdHasher, IdMap, Shards};
+pub use timeout::Timeout;

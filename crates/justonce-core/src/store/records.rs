@@ -1,0 +1,48 @@
+//! The port for the protocol itself.
+
+use std::future::Future;
+
+use crate::claim::Fence;
+use crate::error::StoreResult;
+use crate::record::{Entry, RecordId};
+use crate::step::{Answer, Step};
+use crate::timeline::Timeline;
+
+/// What the store keeps under one name: the entry and the history beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The record or tombstone.
+    pub entry: Entry,
+    /// What happened to it.
+    pub timeline: Timeline,
+}
+
+/// A store of records.
+///
+/// Every call is one atomic step at the store's own time and does just what
+/// [`transition`](crate::transition) says. Dropping a call's future before it ends leaves the step
+/// either applied or not, never half.
+pub trait Records: Send + Sync + 'static {
+    /// Takes one step of the protocol.
+    ///
+    /// # Errors
+    ///
+    /// Only for surprises; the error says whether the step may have been applied.
+    fn apply(&self, step: &Step) -> impl Future<Output = StoreResult<Answer>> + Send;
+
+    /// Reads a record with its timeline, as it is stored, whatever the time.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read or the record is damaged.
+    fn get(&self, id: &RecordId) -> impl Future<Output = StoreResult<Option<Stored>>> + Send;
+
+    /// Waits until the claim with this fence is no longer the record's running claim: it was
+    /// settled, released, abandoned, held or taken over. It does not wait for the lease to lapse;
+    /// that is a matter of time, and the caller knows the time left. It may return early.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot tell.
+    fn settled(&self, id: &RecordId, fence: Fence) -> impl Future<Output = StoreResult<()>> + Send;
+}

@@ -1,0 +1,517 @@
+//! Every rule of the protocol, in one pure function.
+//!
+//! Stores repeat these rules in their own language (Lua, SQL, conditional writes) so that each
+//! step stays one round trip. This function is the oracle they are compared with.
+
+use std::sync::Arc;
+
+use crate::claim::{Checkpoint, Fence};
+use crate::clock::Timestamp;
+use crate::decision::{Change, Decision, existing, granted, keep, put, refuse, remove};
+use crate::fingerprint::Fingerprint;
+use crate::outcome::Outcome;
+use crate::policy::{AfterRetention, OnFailure, OnLapsed, Policy};
+use crate::record::{
+    Entry, Failed, InProgress, Record, Settled, State, StateName, Subject, Tombstone, Unknown,
+    UnknownReason, Waiting, handed_over,
+};
+use crate::step::{
+    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost,
+    Resolution, Resolve, SweepDone, UnknownSince,
+};
+use crate::timeline::{HowResolved, NoteKind};
+
+/// What time has made of an entry.
+enum View<'a> {
+    Absent,
+    Buried(Tombstone),
+    Kept(&'a Record),
+}
+
+/// The rules: what a step at `now` does to what the store keeps.
+///
+/// `fresh` is a fence that the store has never given before; only a begin that claims uses it. A
+/// store whose fences are not global (it may pass [`Fence::NONE`]) still gets a growing number per
+/// record while the record lives.
+#[must_use]
+pub fn transition(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let view = view(entry, now);
+    match action {
+        Action::Begin(begin) => decide_begin(&view, begin, now, fresh),
+        Action::Peek(fingerprint) => decide_peek(&view, fingerprint, now),
+        Action::Sweep => decide_sweep(entry, &view, now),
+        _ => decide_write(&view, action, now),
+    }
+}
+
+/// What time has made of an entry: an ended retention leaves a tombstone or nothing, whether or
+/// not somebody has swept yet.
+fn view(entry: Option<&Entry>, now: Timestamp) -> View<'_> {
+    match entry {
+        None => View::Absent,
+        Some(Entry::Tombstone(tombstone)) => buried(*tombstone, now),
+        Some(Entry::Record(record)) => match ended_retention(record, now) {
+            None => View::Kept(record),
+            Some((_, AfterRetention::New)) => View::Absent,
+            Some((since, AfterRetention::Refuse(life))) => {
+                let until = since.after(life);
+                buried(
+                    Tombstone {
+                        fence: record.fence,
+                        since,
+                        until,
+                    },
+                    now,
+                )
+            }
+        },
+    }
+}
+
+fn buried(tombstone: Tombstone, now: Timestamp) -> View<'static> {
+    if now < tombstone.until {
+        View::Buried(tombstone)
+    } else {
+        View::Absent
+    }
+}
+
+/// When the retention ended and what remains, if it has. It never ends for what is in progress or
+/// unknown.
+fn ended_retention(record: &Record, now: Timestamp) -> Option<(Timestamp, AfterRetention)> {
+    let (ends, after) = match &record.state {
+        State::Completed(settled) | State::Failed(Failed::Final(settled)) => {
+            (settled.expires_at, settled.after_retention)
+        }
+        State::Failed(Failed::Waiting(waiting)) => {
+            (waiting.expires_at, waiting.policy.after_retention)
+        }
+        State::InProgress(_) | State::Unknown(_) => return None,
+    };
+    (now >= ends).then_some((ends, after))
+}
+
+fn decide_begin(view: &View<'_>, begin: &Begin, now: Timestamp, fresh: Fence) -> Decision {
+    let record = match view {
+        View::Absent => return claim_new(begin, now, fresh),
+        View::Buried(tombstone) => return existing(Existing::Expired(tombstone.since)),
+        View::Kept(record) => *record,
+    };
+    if let Some(claim) = same_call(record, begin, now) {
+        return keep(Answer::Claimed(claim));
+    }
+    if !record.subject.fingerprint.agrees_with(&begin.fingerprint) {
+        return existing(Existing::Mismatch);
+    }
+    match &record.state {
+        State::InProgress(claim) if !claim.is_alive(now) => match lapsed(claim, record.attempt) {
+            Lapsed::Hold(reason) => hold(record, claim, reason, now, |unknown| {
+                Answer::Existing(Existing::Unknown(unknown))
+            }),
+            Lapsed::Free => claim_again(record, begin, claim.handed_over(), now, fresh),
+        },
+        State::Failed(Failed::Waiting(waiting)) if now >= waiting.retry_at => {
+            let checkpoint = handed_over(&waiting.policy, waiting.checkpoint.as_ref());
+            claim_again(record, begin, checkpoint, now, fresh)
+        }
+        _ => decide_peek(view, &begin.fingerprint, now),
+    }
+}
+
+/// The claim that an earlier try of the same call took, if its reply was lost. Once the lease has
+/// lapsed the call has no more right to it than any other.
+fn same_call(record: &Record, begin: &Begin, now: Timestamp) -> Option<Claimed> {
+    match &record.state {
+        State::InProgress(claim) if claim.token == begin.token && claim.is_alive(now) => {
+            Some(Claimed {
+                fence: record.fence,
+                attempt: record.attempt,
+                checkpoint: claim.checkpoint.clone(),
+                lease: claim.lease_until.since(now),
+            })
+        }
+        _ => None,
+    }
+}
+
+/// What becomes of a lapsed claim.
+enum Lapsed {
+    /// The next begin takes over.
+    Free,
+    /// Nobody does.
+    Hold(UnknownReason),
+}
+
+fn lapsed(claim: &InProgress, attempt: u32) -> Lapsed {
+    match claim.policy.on_lapsed {
+        OnLapsed::Hold => Lapsed::Hold(UnknownReason::Lapsed),
+        OnLapsed::Rerun | OnLapsed::Resume if claim.policy.is_last(attempt) => {
+            Lapsed::Hold(UnknownReason::AttemptsExhausted)
+        }
+        OnLapsed::Rerun | OnLapsed::Resume => Lapsed::Free,
+    }
+}
+
+fn decide_peek(view: &View<'_>, fingerprint: &Fingerprint, now: Timestamp) -> Decision {
+    let record = match view {
+        View::Absent => return keep(Answer::Claimable),
+        View::Buried(tombstone) => return existing(Existing::Expired(tombstone.since)),
+        View::Kept(record) => record,
+    };
+    if !record.subject.fingerprint.agrees_with(fingerprint) {
+        return existing(Existing::Mismatch);
+    }
+    let busy = |why, until: Timestamp| {
+        existing(Existing::Busy(Busy {
+            why,
+            fence: record.fence,
+            left: until.since(now),
+        }))
+    };
+    match &record.state {
+        State::Completed(settled) => existing(Existing::Completed(settled.outcome.clone())),
+        State::Failed(Failed::Final(settled)) => {
+            existing(Existing::Failed(settled.outcome.clone()))
+        }
+        State::Failed(Failed::Waiting(waiting)) if now < waiting.retry_at => {
+            busy(BusyWhy::BackOff, waiting.retry_at)
+        }
+        State::Failed(Failed::Waiting(_)) => keep(Answer::Claimable),
+        State::Unknown(unknown) => existing(Existing::Unknown(since(record, unknown.reason))),
+        State::InProgress(claim) if claim.is_alive(now) => {
+            busy(BusyWhy::Running, claim.lease_until)
+        }
+        State::InProgress(claim) => match lapsed(claim, record.attempt) {
+            Lapsed::Free => keep(Answer::Claimable),
+            Lapsed::Hold(reason) => {
+                let since = claim.lease_until;
+                let unknown = UnknownSince {
+                    fence: record.fence,
+                    since,
+                    reason,
+                };
+                existing(Existing::Unknown(unknown))
+            }
+        },
+    }
+}
+
+fn decide_sweep(entry: Option<&Entry>, view: &View<'_>, now: Timestamp) -> Decision {
+    let swept = |change, done| Decision {
+        change,
+        answer: Answer::Swept(done),
+        note: None,
+        durable: false,
+    };
+    match (entry, view) {
+        (Some(_), View::Absent) => swept(Change::Remove, SweepDone::Removed),
+        (Some(Entry::Record(_)), View::Buried(tombstone)) => {
+            swept(Change::Put(Entry::Tombstone(*tombstone)), SweepDone::Buried)
+        }
+        (_, View::Kept(record)) => match &record.state {
+            State::InProgress(claim) if !claim.is_alive(now) => {
+                match lapsed(claim, record.attempt) {
+                    Lapsed::Hold(reason) => hold(record, claim, reason, now, |_| {
+                        Answer::Swept(SweepDone::Held)
+                    }),
+                    Lapsed::Free => keep(Answer::Swept(SweepDone::Kept)),
+                }
+            }
+            _ => keep(Answer::Swept(SweepDone::Kept)),
+        },
+        _ => keep(Answer::Swept(SweepDone::Kept)),
+    }
+}
+
+/// The writes: each carries its fence, and with an old one changes nothing.
+fn decide_write(view: &View<'_>, action: &Action, now: Timestamp) -> Decision {
+    let Some(fence) = action.fence() else {
+        return keep(Answer::Lost(Lost::Gone));
+    };
+    let View::Kept(record) = view else {
+        return keep(Answer::Lost(Lost::Gone));
+    };
+    if record.fence != fence {
+        return refuse(action, fence, Lost::Superseded, now);
+    }
+    match (&record.state, action) {
+        (State::InProgress(claim), Action::Renew(_)) => renew(record, claim, now),
+        (State::InProgress(claim), Action::Checkpoint(_, point))
+            if claim.checkpoint.as_ref() == Some(point) =>
+        {
+            keep(Answer::Applied)
+        }
+        (State::InProgress(claim), Action::Checkpoint(_, point)) => {
+            let claim = InProgress {
+                checkpoint: Some(point.clone()),
+                ..claim.clone()
+            };
+            let kind = NoteKind::Checkpointed(Arc::from(point.name()));
+            put(record, State::InProgress(claim), now, Some(kind), true)
+        }
+        (State::InProgress(claim), Action::Abandon(_, reason)) => {
+            abandon(record, claim, *reason, now)
+        }
+        (State::InProgress(claim), Action::Resolve(_, resolve)) if !claim.is_alive(now) => {
+            match lapsed(claim, record.attempt) {
+                Lapsed::Hold(_) => resolve_unknown(record, &claim.policy, resolve, now),
+                Lapsed::Free => refuse(action, fence, Lost::NotUnknown, now),
+            }
+        }
+        (State::InProgress(_), Action::Resolve(..)) => refuse(action, fence, Lost::NotUnknown, now),
+        (State::InProgress(claim), _) => settle(record, &claim.policy, action, now),
+        // The owner of an unknown operation may come back and know.
+        (State::Unknown(unknown), Action::Resolve(_, resolve)) => {
+            resolve_unknown(record, &unknown.policy, resolve, now)
+        }
+        (State::Unknown(_), Action::Abandon(..)) => keep(Answer::Applied),
+        (State::Unknown(_), Action::Renew(_) | Action::Checkpoint(..)) => {
+            refuse(action, fence, Lost::Held, now)
+        }
+        (State::Unknown(unknown), _) => settle(record, &unknown.policy, action, now),
+        (state, action) if says_the_same(state, action) => keep(Answer::Applied),
+        _ => refuse(action, fence, Lost::Settled, now),
+    }
+}
+
+/// Whether a settled operation ended just as this write says: then it is a repetition.
+fn says_the_same(state: &State, action: &Action) -> bool {
+    match (state, action) {
+        (State::Completed(settled), Action::Complete(_, outcome)) => settled.outcome == *outcome,
+        (State::Failed(Failed::Final(settled)), Action::Fail(_, failure)) => {
+            settled.outcome == failure.outcome
+        }
+        (State::Failed(Failed::Waiting(waiting)), Action::Fail(_, failure)) => {
+            waiting.failure == failure.outcome
+        }
+        (state, Action::Resolve(_, resolve)) => match (state, &resolve.resolution) {
+            (State::Completed(settled), Resolution::Complete(outcome))
+            | (State::Failed(Failed::Final(settled)), Resolution::Fail(outcome)) => {
+                settled.outcome == *outcome
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Complete, fail and release by the owner.
+fn settle(record: &Record, policy: &Arc<Policy>, action: &Action, now: Timestamp) -> Decision {
+    match action {
+        Action::Complete(_, outcome) => {
+            let settled = settled(policy, outcome, now);
+            put(
+                record,
+                State::Completed(settled),
+                now,
+                Some(NoteKind::Completed),
+                true,
+            )
+        }
+        Action::Fail(_, failure) => fail(record, policy, failure, now),
+        _ => remove(Answer::Applied),
+    }
+}
+
+fn fail(record: &Record, policy: &Arc<Policy>, failure: &Failure, now: Timestamp) -> Decision {
+    let back_off = match (failure.kind, policy.on_failure) {
+        (FailureKind::Passing, OnFailure::Release) => return remove(Answer::Applied),
+        (FailureKind::Passing, OnFailure::Retry(b)) if !policy.is_last(record.attempt) => Some(b),
+        _ => None,
+    };
+    let Some(back_off) = back_off else {
+        let state = State::Failed(Failed::Final(settled(policy, &failure.outcome, now)));
+        return put(record, state, now, Some(NoteKind::FailedForGood), true);
+    };
+    let retry_at = back_off.until(now, record.attempt, failure.jitter);
+    let waiting = Waiting {
+        failure: failure.outcome.clone(),
+        retry_at,
+        // Counted from the moment it may be tried again: a retry must never come too late.
+        expires_at: retry_at.after(policy.retention),
+        policy: Arc::clone(policy),
+        checkpoint: checkpoint_of(&record.state),
+    };
+    let state = State::Failed(Failed::Waiting(waiting));
+    put(record, state, now, Some(NoteKind::FailedForNow), true)
+}
+
+fn renew(record: &Record, claim: &InProgress, now: Timestamp) -> Decision {
+    let cap = claim.claimed_at.after(claim.policy.lease_cap);
+    if now >= cap {
+        return keep(Answer::Capped);
+    }
+    // A clock that stepped back must not shorten a lease that was already granted.
+    let lease_until = now
+        .after(claim.policy.lease)
+        .min(cap)
+        .max(claim.lease_until);
+    let state = State::InProgress(InProgress {
+        lease_until,
+        ..claim.clone()
+    });
+    let answer = Answer::Renewed(lease_until.since(now));
+    Decision {
+        answer,
+        ..put(record, state, now, None, false)
+    }
+}
+
+fn abandon(record: &Record, claim: &InProgress, why: UnknownReason, now: Timestamp) -> Decision {
+    if claim.policy.on_lapsed == OnLapsed::Hold {
+        return hold(record, claim, why, now, |_| Answer::Applied);
+    }
+    if !claim.is_alive(now) {
+        return keep(Answer::Applied);
+    }
+    let state = State::InProgress(InProgress {
+        lease_until: now,
+        ..claim.clone()
+    });
+    put(record, state, now, Some(NoteKind::GivenUp(why)), false)
+}
+
+fn resolve_unknown(
+    record: &Record,
+    policy: &Policy,
+    resolve: &Resolve,
+    now: Timestamp,
+) -> Decision {
+    let note = |how| NoteKind::Resolved(resolve.by.clone(), how, resolve.why.clone());
+    match &resolve.resolution {
+        Resolution::Complete(outcome) => {
+            let state = State::Completed(settled(policy, outcome, now));
+            put(record, state, now, Some(note(HowResolved::Completed)), true)
+        }
+        Resolution::Fail(outcome) => {
+            let state = State::Failed(Failed::Final(settled(policy, outcome, now)));
+            put(record, state, now, Some(note(HowResolved::Failed)), true)
+        }
+        Resolution::Release => remove(Answer::Applied),
+    }
+}
+
+fn hold(
+    record: &Record,
+    claim: &InProgress,
+    reason: UnknownReason,
+    now: Timestamp,
+    answer: impl FnOnce(UnknownSince) -> Answer,
+) -> Decision {
+    let state = State::Unknown(Unknown {
+        reason,
+        owner: claim.owner.clone(),
+        policy: Arc::clone(&claim.policy),
+        checkpoint: claim.checkpoint.clone(),
+    });
+    let answer = answer(UnknownSince {
+        fence: record.fence,
+        since: now,
+        reason,
+    });
+    Decision {
+        answer,
+        ..put(record, state, now, Some(NoteKind::Held(reason)), true)
+    }
+}
+
+fn claim_new(begin: &Begin, now: Timestamp, fresh: Fence) -> Decision {
+    let subject = Subject {
+        scope: begin.scope.clone(),
+        key: begin.key.clone(),
+        fingerprint: begin.fingerprint,
+        created_at: now,
+    };
+    let claim = claim_of(begin, None, now);
+    let durable = begin.policy.on_lapsed != OnLapsed::Rerun;
+    let fence = fresh.max(Fence::NONE.next());
+    granted(
+        Arc::new(subject),
+        fence,
+        1,
+        claim,
+        durable,
+        NoteKind::Claimed(begin.owner.clone()),
+    )
+}
+
+/// A claim on a record that exists is always durable: a crash must not forget that an attempt
+/// was made.
+fn claim_again(
+    record: &Record,
+    begin: &Begin,
+    checkpoint: Option<Checkpoint>,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let claim = claim_of(begin, checkpoint, now);
+    let attempt = record.attempt.saturating_add(1);
+    let subject = Arc::clone(&record.subject);
+    let fence = fresh.max(record.fence.next());
+    granted(
+        subject,
+        fence,
+        attempt,
+        claim,
+        true,
+        NoteKind::TakenOver(begin.owner.clone()),
+    )
+}
+
+fn claim_of(begin: &Begin, checkpoint: Option<Checkpoint>, now: Timestamp) -> InProgress {
+    InProgress {
+        owner: begin.owner.clone(),
+        token: begin.token,
+        claimed_at: now,
+        lease_until: now.after(begin.policy.lease),
+        policy: Arc::clone(&begin.policy),
+        checkpoint,
+    }
+}
+
+fn settled(policy: &Policy, outcome: &Outcome, now: Timestamp) -> Settled {
+    Settled {
+        outcome: outcome.clone(),
+        expires_at: now.after(policy.retention),
+        after_retention: policy.after_retention,
+    }
+}
+
+fn checkpoint_of(state: &State) -> Option<Checkpoint> {
+    match state {
+        State::InProgress(claim) => claim.checkpoint.clone(),
+        State::Unknown(unknown) => unknown.checkpoint.clone(),
+        State::Completed(_) | State::Failed(_) => None,
+    }
+}
+
+fn since(record: &Record, reason: UnknownReason) -> UnknownSince {
+    UnknownSince {
+        fence: record.fence,
+        since: record.changed_at,
+        reason,
+    }
+}
+
+/// The state of an entry at `now`, whether or not somebody has swept yet.
+#[must_use]
+pub fn state_at(entry: &Entry, now: Timestamp) -> StateName {
+    match view(Some(entry), now) {
+        View::Absent => StateName::Absent,
+        View::Buried(_) => StateName::Tombstone,
+        View::Kept(record) => match &record.state {
+            State::InProgress(claim) if !claim.is_alive(now) => {
+                match lapsed(claim, record.attempt) {
+                    Lapsed::Hold(_) => StateName::Unknown,
+                    Lapsed::Free => StateName::InProgress,
+                }
+            }
+            state => state.name(),
+        },
+    }
+}

@@ -1,0 +1,1 @@
+//! Small programs that show Justonce at work; see `examples/`.

@@ -1,0 +1,85 @@
+//! The project's own commands, so that a person, a script and CI all do the same thing.
+//!
+//! Run `cargo xtask --help` for the list. Each command lives in the file of its name.
+
+mod bench;
+mod ci;
+mod cmd;
+mod markdown;
+mod services;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The commands that keep Justonce in order.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Install what the tests and the benchmarks need from the machine
+    ///
+    /// Looks for each need first and installs only what is missing. Debian packages are installed
+    /// as root or with passwordless sudo; without either, the command to run is printed.
+    Services,
+    /// Run all tests: services, nextest, doctests and the payment example
+    Test(test::Options),
+    /// Run everything CI runs: fmt, clippy, tidy, docs and the README's test command
+    ///
+    /// With CI set and CARGO_TARGET_DIR unset, the build is kept in `justonce/target` of the
+    /// user's cache directory, so that the next run rebuilds only what changed.
+    Ci,
+    /// Check the house rules that neither rustfmt nor clippy can
+    ///
+    /// Sizes, contents of lib.rs and mod.rs, the dependency law, inherited versions and lints,
+    /// unfinished code, sleeps in tests, links in Markdown, and paths of one machine.
+    Tidy,
+    /// Run a benchmark of the bench crate in release mode
+    Bench(bench::Options),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Services => services::run(),
+        Command::Test(options) => test::run(&options),
+        Command::Ci => ci::run(),
+        Command::Tidy => tidy::run(),
+        Command::Bench(options) => bench::run(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_after_the_dashes_reach_the_benchmark() {
+        let line = ["cargo xtask", "bench", "core", "--", "--seconds", "3"];
+        let Command::Bench(options) = Cli::parse_from(line).command else {
+            panic!("expected the bench command");
+        };
+        assert_eq!(options.name, "core");
+        assert_eq!(options.args, ["--seconds", "3"]);
+    }
+}

@@ -1,0 +1,297 @@
+//! `cargo xtask services`: what tests and benchmarks need from the machine, found or installed.
+//!
+//! A new need is a new row in [`NEEDS`]. A need that is missing and cannot be installed fails the
+//! run: a test that is skipped in silence proves nothing.
+
+use anyhow::{Result, bail};
+
+use crate::cmd::Cmd;
+
+/// Something the machine must have.
+#[derive(Debug)]
+struct Need {
+    /// What people call it.
+    name: &'static str,
+    /// What it is for, so that nobody installs something without knowing the reason.
+    why: &'static str,
+    /// A command that succeeds if, and only if, the thing is there.
+    probe: &'static [&'static str],
+    install: Install,
+}
+
+/// How a need is installed.
+#[derive(Debug)]
+enum Install {
+    /// From a Debian package.
+    Apt(&'static str),
+    /// With `cargo install --locked`.
+    Cargo(&'static str),
+}
+
+/// All needs, in the order of installation: what is compiled comes after the compiler.
+const NEEDS: &[Need] = &[
+    Need {
+        name: "a C compiler",
+        why: "the benchmarks build the SQLite they compare with",
+        probe: &["cc", "--version"],
+        install: Install::Apt("build-essential"),
+    },
+    Need {
+        name: "cargo-nextest",
+        why: "it runs each test in its own process",
+        probe: &["cargo", "nextest", "--version"],
+        install: Install::Cargo("cargo-nextest"),
+    },
+];
+
+/// Prefix of every apt command: nobody is there to answer a package's questions.
+const APT: [&str; 3] = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
+
+/// Finds or installs every need of [`NEEDS`].
+pub(crate) fn run() -> Result<()> {
+    provide(NEEDS, &mut ThisMachine)
+}
+
+/// What a machine can be asked; the tests have one that only remembers.
+trait Machine {
+    /// Whether a command exists and succeeds.
+    fn succeeds(&mut self, cmd: &Cmd) -> bool;
+    /// Whether this process runs as root.
+    fn is_root(&mut self) -> bool;
+    /// Runs a command that must succeed.
+    fn run(&mut self, cmd: &Cmd) -> Result<()>;
+}
+
+struct ThisMachine;
+
+impl Machine for ThisMachine {
+    fn succeeds(&mut self, cmd: &Cmd) -> bool {
+        cmd.succeeds()
+    }
+
+    fn is_root(&mut self) -> bool {
+        Cmd::new("id", &["-u"])
+            .stdout()
+            .is_ok_and(|id| id.trim() == "0")
+    }
+
+    fn run(&mut self, cmd: &Cmd) -> Result<()> {
+        cmd.run()
+    }
+}
+
+fn provide(needs: &[Need], machine: &mut impl Machine) -> Result<()> {
+    let mut apt = Apt::default();
+    let mut missing = Vec::new();
+    for need in needs {
+        if machine.succeeds(&probe(need)) {
+            println!("present    {} ({})", need.name, need.why);
+            continue;
+        }
+        let installed = match need.install {
+            Install::Apt(package) => apt.install(package, machine),
+            Install::Cargo(_) => machine.run(&by_hand(need)),
+        };
+        match installed {
+            Ok(()) if machine.succeeds(&probe(need)) => {
+                println!("installed  {} ({})", need.name, need.why);
+            }
+            Ok(()) => missing.push(complaint(need, "it was installed but does not answer")),
+            Err(error) => missing.push(complaint(need, &format!("{error:#}"))),
+        }
+    }
+    if !missing.is_empty() {
+        bail!(
+            "this machine lacks what the tests need:\n{}",
+            missing.join("\n")
+        );
+    }
+    Ok(())
+}
+
+fn probe(need: &Need) -> Cmd {
+    match need.probe {
+        [program, args @ ..] => Cmd::new(program, args),
+        // A row without a probe can never be shown to be there, so it must fail.
+        [] => Cmd::new("false", &[] as &[&str]),
+    }
+}
+
+/// The command a person would type to install a need.
+fn by_hand(need: &Need) -> Cmd {
+    match need.install {
+        Install::Apt(package) => Cmd::new("sudo", &["apt-get", "install", package]),
+        Install::Cargo(name) => Cmd::new("cargo", &["install", name, "--locked"]),
+    }
+}
+
+fn complaint(need: &Need, problem: &str) -> String {
+    let Need { name, why, .. } = need;
+    let (probe, by_hand) = (probe(need), by_hand(need));
+    format!("  {name} ({why}): {problem}\n    checked with `{probe}`; install it with `{by_hand}`")
+}
+
+/// The state of apt during one run.
+#[derive(Debug, Default)]
+struct Apt {
+    /// Package lists are fetched once, and only when something is installed.
+    updated: bool,
+}
+
+impl Apt {
+    fn install(&mut self, package: &str, machine: &mut impl Machine) -> Result<()> {
+        if !machine.succeeds(&Cmd::new("apt-get", &["--version"])) {
+            bail!("there is no apt-get to install `{package}` with");
+        }
+        let sudo = if machine.is_root() {
+            false
+        } else if machine.succeeds(&Cmd::new("sudo", &["-n", "true"])) {
+            true
+        } else {
+            bail!("installing `{package}` takes root or passwordless sudo");
+        };
+        if !self.updated {
+            machine.run(&apt_get(sudo, &["update"]))?;
+            self.updated = true;
+        }
+        machine.run(&apt_get(sudo, &["install", "--yes", package]))
+    }
+}
+
+/// An apt command. The variable is set by `env` because sudo drops the caller's variables.
+fn apt_get(sudo: bool, args: &[&str]) -> Cmd {
+    let [env, assignment, apt_get] = APT;
+    let cmd = if sudo {
+        Cmd::new("sudo", &["-n", env])
+    } else {
+        Cmd::new(env, &[] as &[&str])
+    };
+    cmd.args(&[assignment, apt_get]).args(args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Need = Need {
+        name: "first",
+        why: "for a test",
+        probe: &["first", "--version"],
+        install: Install::Apt("first-package"),
+    };
+    const SECOND: Need = Need {
+        name: "second",
+        why: "for a test",
+        probe: &["second", "--version"],
+        install: Install::Apt("second-package"),
+    };
+    const THIRD: Need = Need {
+        name: "third",
+        why: "for a test",
+        probe: &["third", "--version"],
+        install: Install::Cargo("third-crate"),
+    };
+
+    /// A machine where a probe succeeds once something with its name was installed.
+    #[derive(Default)]
+    struct Fake {
+        present: Vec<&'static str>,
+        root: bool,
+        broken_packages: bool,
+        ran: Vec<String>,
+    }
+
+    impl Machine for Fake {
+        fn succeeds(&mut self, cmd: &Cmd) -> bool {
+            let line = cmd.to_string();
+            let program = line.split(' ').next().unwrap();
+            let installed = self
+                .ran
+                .iter()
+                .any(|ran| ran.contains(&format!("{program}-")));
+            self.present.contains(&program) || (installed && !self.broken_packages)
+        }
+
+        fn is_root(&mut self) -> bool {
+            self.root
+        }
+
+        fn run(&mut self, cmd: &Cmd) -> Result<()> {
+            self.ran.push(cmd.to_string());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_runs_when_all_is_present() {
+        let mut machine = Fake {
+            present: vec!["first", "third"],
+            ..Fake::default()
+        };
+        provide(&[FIRST, THIRD], &mut machine).unwrap();
+        assert!(machine.ran.is_empty());
+    }
+
+    #[test]
+    fn root_updates_once_and_installs_each() {
+        let mut machine = Fake {
+            present: vec!["apt-get"],
+            root: true,
+            ..Fake::default()
+        };
+        provide(&[FIRST, SECOND, THIRD], &mut machine).unwrap();
+        let expected = [
+            "env DEBIAN_FRONTEND=noninteractive apt-get update",
+            "env DEBIAN_FRONTEND=noninteractive apt-get install --yes first-package",
+            "env DEBIAN_FRONTEND=noninteractive apt-get install --yes second-package",
+            "cargo install third-crate --locked",
+        ];
+        assert_eq!(machine.ran, expected);
+    }
+
+    #[test]
+    fn sudo_is_used_when_it_asks_for_no_password() {
+        let mut machine = Fake {
+            present: vec!["apt-get", "sudo"],
+            ..Fake::default()
+        };
+        provide(&[FIRST], &mut machine).unwrap();
+        let update = "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get update";
+        assert_eq!(machine.ran.first().unwrap(), update);
+    }
+
+    #[test]
+    fn without_rights_the_error_says_what_to_type() {
+        let mut machine = Fake {
+            present: vec!["apt-get"],
+            ..Fake::default()
+        };
+        let error = provide(&[FIRST], &mut machine).unwrap_err().to_string();
+        assert!(error.contains("takes root or passwordless sudo"), "{error}");
+        assert!(
+            error.contains("`sudo apt-get install first-package`"),
+            "{error}"
+        );
+        assert!(machine.ran.is_empty());
+    }
+
+    #[test]
+    fn every_missing_need_is_named_at_once() {
+        let mut machine = Fake::default();
+        let error = provide(&[FIRST, SECOND], &mut machine)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("first (for a test)"), "{error}");
+        assert!(error.contains("second (for a test)"), "{error}");
+    }
+
+    #[test]
+    fn an_installation_that_does_not_help_is_a_failure() {
+        let mut machine = Fake {
+            broken_packages: true,
+            ..Fake::default()
+        };
+        let error = provide(&[THIRD], &mut machine).unwrap_err().to_string();
+        assert!(error.contains("does not answer"), "{error}");
+    }
+}
