@@ -235,6 +235,16 @@ impl Stats {
         }
     }
 
+    /// Adds the figures of another part of the store.
+    pub fn merge(&mut self, other: &Self) {
+        for state in StateName::ALL {
+            if let (Some(sum), Some(part)) = (self.of_mut(state), other.of(state)) {
+                sum.count = sum.count.saturating_add(part.count);
+                sum.bytes = sum.bytes.saturating_add(part.bytes);
+            }
+        }
+    }
+
     /// Counts one record more.
     pub const fn add(&mut self, state: StateName, bytes: u64) {
         if let Some(stats) = self.of_mut(state) {
