@@ -22,16 +22,10 @@ impl SystemClock {
     /// The same, but never showing less than `floor`: a wall clock that was set back while the
     /// process was down must not bring time back for the records.
     #[must_use]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the clock that others take"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that others take")]
     pub fn not_before(floor: Timestamp) -> Self {
         let base = Timestamp::from(SystemTime::now()).max(floor);
-        Self {
-            base,
-            start: Instant::now(),
-        }
+        Self { base, start: Instant::now() }
     }
 }
 

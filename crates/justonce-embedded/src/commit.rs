@@ -117,10 +117,7 @@ impl<T: Send + 'static> GroupCommit<T> {
         let thread = std::thread::Builder::new()
             .name("justonce-commit".into())
             .spawn(move || write_all(&writer, sink, delay))?;
-        Ok(Self {
-            shared,
-            thread: Mutex::new(Some(thread)),
-        })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Adds an item to the batch that is gathering. Items are committed in the order in which
@@ -136,10 +133,7 @@ impl<T: Send + 'static> GroupCommit<T> {
         }
         queue.items.push(item);
         let ticket = queue.ticket.clone();
-        if queue
-            .wake_at
-            .is_some_and(|enough| queue.items.len() >= enough)
-        {
+        if queue.wake_at.is_some_and(|enough| queue.items.len() >= enough) {
             queue.wake_at = None;
             drop(queue);
             self.shared.arrived.notify_one();
@@ -161,11 +155,7 @@ impl<T: Send + 'static> GroupCommit<T> {
             queue.wake_at = None;
         }
         self.shared.arrived.notify_one();
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A writer that panicked has told nobody; its callers see the closed queue.
             let _ = thread.join();
@@ -192,10 +182,7 @@ impl<T> Shared<T> {
                 return None;
             }
             queue.wake_at = Some(1);
-            queue = self
-                .arrived
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
+            queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         if let Some((enough, wait)) = delay.worth_waiting(queue.items.len()) {
             queue = self.gather(queue, enough, wait);
@@ -255,10 +242,7 @@ fn write_all<T>(shared: &Shared<T>, mut sink: impl Sink<T>, mut delay: CommitDel
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "measures the disk; no rule depends on it"
-)]
+#[expect(clippy::disallowed_methods, reason = "measures the disk; no rule depends on it")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -31,25 +31,13 @@ impl CommitDelay {
     /// A delay that adapts to the disk.
     #[must_use]
     pub const fn adaptive() -> Self {
-        Self {
-            enabled: true,
-            sync: Duration::ZERO,
-            last_batch: 0,
-            cohort: 0,
-            observed: 0,
-        }
+        Self { enabled: true, sync: Duration::ZERO, last_batch: 0, cohort: 0, observed: 0 }
     }
 
     /// No delay.
     #[must_use]
     pub const fn none() -> Self {
-        Self {
-            enabled: false,
-            sync: Duration::ZERO,
-            last_batch: 0,
-            cohort: 0,
-            observed: 0,
-        }
+        Self { enabled: false, sync: Duration::ZERO, last_batch: 0, cohort: 0, observed: 0 }
     }
 
     /// Learns from a batch.
@@ -59,11 +47,7 @@ impl CommitDelay {
         // Without waiting, the callers fall into two halves that take turns. Once there is
         // waiting, a look now and then tells whether there are more of them by now.
         let halves = !self.waits() || self.observed.is_multiple_of(LOOK_EVERY);
-        let seen = if halves {
-            batch + self.last_batch
-        } else {
-            batch.max(self.last_batch)
-        };
+        let seen = if halves { batch + self.last_batch } else { batch.max(self.last_batch) };
         self.cohort = seen.max(self.cohort - self.cohort.div_ceil(16));
         self.last_batch = batch;
     }

@@ -108,10 +108,7 @@ impl Disk {
             if !rest.is_empty() {
                 return Err(foreign("expiry"));
             }
-            Ok((
-                key,
-                ids.iter().map(|id| RecordId::from_bytes(*id)).collect(),
-            ))
+            Ok((key, ids.iter().map(|id| RecordId::from_bytes(*id)).collect()))
         })
     }
 

@@ -22,12 +22,7 @@ pub(crate) struct BatchRow {
 
 impl BatchRow {
     pub(crate) fn to_bytes(self) -> Vec<u8> {
-        let Stats {
-            completed,
-            failed,
-            tombstone,
-            ..
-        } = self.done;
+        let Stats { completed, failed, tombstone, .. } = self.done;
         let words: [u64; WORDS] = [
             self.now.as_millis(),
             self.fences_reserved,
@@ -46,25 +41,12 @@ impl BatchRow {
         let words: &[[u8; 8]; WORDS] = words.try_into().ok().filter(|_| rest.is_empty())?;
         let [now, fences_reserved, cc, cb, fc, fb, tc, tb] = words.map(u64::from_le_bytes);
         let done = Stats {
-            completed: StateStats {
-                count: cc,
-                bytes: cb,
-            },
-            failed: StateStats {
-                count: fc,
-                bytes: fb,
-            },
-            tombstone: StateStats {
-                count: tc,
-                bytes: tb,
-            },
+            completed: StateStats { count: cc, bytes: cb },
+            failed: StateStats { count: fc, bytes: fb },
+            tombstone: StateStats { count: tc, bytes: tb },
             ..Stats::default()
         };
-        Some(Self {
-            now: Timestamp::from_millis(now),
-            fences_reserved,
-            done,
-        })
+        Some(Self { now: Timestamp::from_millis(now), fences_reserved, done })
     }
 }
 
@@ -112,11 +94,8 @@ mod tests {
 
     #[test]
     fn a_row_reads_back() {
-        let mut row = BatchRow {
-            now: Timestamp::from_millis(1),
-            fences_reserved: 2,
-            done: Stats::default(),
-        };
+        let mut row =
+            BatchRow { now: Timestamp::from_millis(1), fences_reserved: 2, done: Stats::default() };
         row.done.tombstone = StateStats { count: 3, bytes: 4 };
         assert_eq!(BatchRow::from_bytes(&row.to_bytes()), Some(row));
         assert_eq!(BatchRow::from_bytes(&row.to_bytes()[1..]), None);

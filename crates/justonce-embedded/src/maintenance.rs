@@ -55,15 +55,10 @@ impl Maintenance for EmbeddedStore {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> StoreResult<T> + Send + 'static,
 ) -> StoreResult<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|error| {
-            let message = format!("the work was not finished: {error}");
-            Err(StoreError::maybe_applied(
-                StoreErrorKind::Unavailable,
-                message,
-            ))
-        })
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        let message = format!("the work was not finished: {error}");
+        Err(StoreError::maybe_applied(StoreErrorKind::Unavailable, message))
+    })
 }
 
 fn list(state: &State, query: &ListQuery) -> StoreResult<Page> {
@@ -98,15 +93,8 @@ fn list(state: &State, query: &ListQuery) -> StoreResult<Page> {
     let more = !ended || found.len() > query.page_size();
     let records: Vec<Summary> = found.into_values().take(query.page_size()).collect();
     let full = records.len() == query.page_size();
-    let last = if full {
-        records.last().map(|summary| summary.id)
-    } else {
-        seen_to
-    };
-    Ok(Page {
-        next: last.filter(|_| more).map(Cursor),
-        records,
-    })
+    let last = if full { records.last().map(|summary| summary.id) } else { seen_to };
+    Ok(Page { next: last.filter(|_| more).map(Cursor), records })
 }
 
 /// The records in memory behind a cursor; nothing for those whose removal is on its way.
@@ -144,12 +132,7 @@ fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<T
             count(&mut report, &inner.sweep_one(*id)?);
         }
         swept += ids.len();
-        last = Some(
-            inner
-                .commits
-                .enqueue(Write::swept(key))
-                .map_err(|_| closed())?,
-        );
+        last = Some(inner.commits.enqueue(Write::swept(key)).map_err(|_| closed())?);
     }
     report.more |= swept >= limit;
     Ok((report, last))

@@ -133,31 +133,18 @@ impl EmbeddedBuilder {
         let (watermark, mark) =
             Watermark::open(directory).map_err(io("cannot open the watermark"))?;
         let disk = Disk::open(&directory.join(DATABASE), self.cache_bytes).map_err(|error| {
-            OpenError::Engine {
-                directory: directory.clone(),
-                message: error.to_string(),
-            }
+            OpenError::Engine { directory: directory.clone(), message: error.to_string() }
         })?;
         let (number, row) = journal::verify(disk.log(), mark).map_err(OpenError::Damaged)?;
         let state = Arc::new(recovered(disk, self.clock, &row, self.hot_bytes)?);
-        let mut writer = Writer {
-            state: Arc::clone(&state),
-            watermark,
-            number,
-            done: row.done,
-        };
+        let mut writer = Writer { state: Arc::clone(&state), watermark, number, done: row.done };
         // The first batch reserves fences beyond all that were ever given.
-        writer.write(&mut []).map_err(|message| OpenError::Engine {
-            directory: directory.clone(),
-            message,
-        })?;
+        writer
+            .write(&mut [])
+            .map_err(|message| OpenError::Engine { directory: directory.clone(), message })?;
         let commits =
             GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
-        Ok(EmbeddedStore(Arc::new(Inner {
-            state,
-            commits,
-            _lock: lock,
-        })))
+        Ok(EmbeddedStore(Arc::new(Inner { state, commits, _lock: lock })))
     }
 }
 
@@ -171,10 +158,7 @@ fn recovered(
     let floor = row.now;
     let clock = clock.unwrap_or_else(|| Box::new(SystemClock::not_before(floor)));
     let next = row.fences_reserved.max(1);
-    let live: Vec<_> = disk
-        .live()
-        .collect::<Result<_, _>>()
-        .map_err(OpenError::Damaged)?;
+    let live: Vec<_> = disk.live().collect::<Result<_, _>>().map_err(OpenError::Damaged)?;
     let fences = Fences::starting_at(next, next);
     let state = State::new(disk, clock, floor, hot_bytes, fences);
     for (id, stored, bytes) in live {
@@ -198,10 +182,7 @@ fn recovered(
 
 impl Inner {
     pub(crate) fn stepper(&self) -> Stepper<'_> {
-        Stepper {
-            state: &self.state,
-            commits: &self.commits,
-        }
+        Stepper { state: &self.state, commits: &self.commits }
     }
 
     /// Queues what is only in memory, so that a clean restart finds everything.
@@ -212,11 +193,7 @@ impl Inner {
                     continue;
                 };
                 let put = DiskOp::Put(Space::Live, *id, codec::encode(id, &row.stored));
-                let write = Write {
-                    id: *id,
-                    ops: [Some(put), None],
-                    ..Write::empty()
-                };
+                let write = Write { id: *id, ops: [Some(put), None], ..Write::empty() };
                 if self.commits.enqueue(write).is_ok() {
                     live.dirty = false;
                 }
@@ -280,29 +257,20 @@ pub enum OpenError {
 
 impl OpenError {
     pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Self {
-        Self::Io {
-            message: format!("{what}: {}", path.display()),
-            source,
-        }
+        Self::Io { message: format!("{what}: {}", path.display()), source }
     }
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::InUse {
-                directory,
-                pid: Some(pid),
-            } => write!(
+            Self::InUse { directory, pid: Some(pid) } => write!(
                 f,
                 "{} is in use by process {pid}: one process owns a store. Stop that process, or \
                  choose another directory",
                 directory.display()
             ),
-            Self::InUse {
-                directory,
-                pid: None,
-            } => write!(
+            Self::InUse { directory, pid: None } => write!(
                 f,
                 "{} is in use by another process: one process owns a store. Stop that process, or \
                  choose another directory",
@@ -310,11 +278,7 @@ impl fmt::Display for OpenError {
             ),
             Self::Io { message, source } => write!(f, "{message}: {source}"),
             Self::Engine { directory, message } => {
-                write!(
-                    f,
-                    "the store in {} cannot be opened: {message}",
-                    directory.display()
-                )
+                write!(f, "the store in {} cannot be opened: {message}", directory.display())
             }
             Self::Damaged(error) => error.fmt(f),
         }

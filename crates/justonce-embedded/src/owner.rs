@@ -32,10 +32,7 @@ impl DirectoryLock {
                 let mut pid = String::new();
                 let _ = file.read_to_string(&mut pid);
                 let pid = pid.trim().parse().ok();
-                return Err(OpenError::InUse {
-                    directory: directory.to_owned(),
-                    pid,
-                });
+                return Err(OpenError::InUse { directory: directory.to_owned(), pid });
             }
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }

@@ -23,11 +23,7 @@ impl Records for EmbeddedStore {
                     return Ok(answer);
                 }
                 Tried::NoFences => {
-                    let ticket = self
-                        .0
-                        .commits
-                        .enqueue(Write::empty())
-                        .map_err(|_| closed())?;
+                    let ticket = self.0.commits.enqueue(Write::empty()).map_err(|_| closed())?;
                     durable(&ticket).await?;
                 }
             }
@@ -37,10 +33,7 @@ impl Records for EmbeddedStore {
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {
         let live = {
             let shard = self.0.state.table.of(id);
-            shard
-                .live
-                .get(id)
-                .map(|live| (live.row.clone(), live.pending.clone()))
+            shard.live.get(id).map(|live| (live.row.clone(), live.pending.clone()))
         };
         if let Some((row, pending)) = live {
             if let Some(ticket) = pending {
@@ -48,11 +41,7 @@ impl Records for EmbeddedStore {
             }
             return Ok(row.map(|row| row.stored.clone()));
         }
-        Ok(self
-            .0
-            .state
-            .settled(id)?
-            .map(|found| found.row.stored.clone()))
+        Ok(self.0.state.settled(id)?.map(|found| found.row.stored.clone()))
     }
 
     async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
@@ -76,10 +65,8 @@ impl EmbeddedStore {
         let mut shard = self.0.state.table.of(id);
         let now = self.0.state.now();
         let live = shard.live.get_mut(id)?;
-        let running = live
-            .row
-            .as_ref()
-            .is_some_and(|row| is_running(&row.stored.entry, fence, now));
+        let running =
+            live.row.as_ref().is_some_and(|row| is_running(&row.stored.entry, fence, now));
         running.then(|| Arc::clone(live.waiters.get_or_insert_default()))
     }
 }

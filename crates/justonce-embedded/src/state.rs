@@ -99,10 +99,7 @@ pub(crate) struct Fences {
 
 impl Fences {
     pub(crate) const fn starting_at(next: u64, reserved: u64) -> Self {
-        Self {
-            next: AtomicU64::new(next),
-            reserved: AtomicU64::new(reserved),
-        }
+        Self { next: AtomicU64::new(next), reserved: AtomicU64::new(reserved) }
     }
 
     /// The next fence, if the disk knows that it may be given.
@@ -113,9 +110,7 @@ impl Fences {
 
     /// How far a batch that is being written may reserve.
     pub(crate) fn to_reserve(&self) -> u64 {
-        self.next
-            .load(Ordering::Relaxed)
-            .saturating_add(RESERVED_FENCES)
+        self.next.load(Ordering::Relaxed).saturating_add(RESERVED_FENCES)
     }
 
     /// The reservation is on disk.
@@ -175,10 +170,7 @@ impl State {
         let found = self.disk.done(id)?;
         Ok(found.map(|(stored, bytes)| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            Found {
-                row: Arc::new(Row { stored, bytes }),
-                cached: false,
-            }
+            Found { row: Arc::new(Row { stored, bytes }), cached: false }
         }))
     }
 

@@ -45,10 +45,7 @@ impl Write {
 
     /// A row of the expiry index has been worked through.
     pub(crate) fn swept(row: [u8; 16]) -> Self {
-        Self {
-            ops: [Some(DiskOp::Swept(row)), None],
-            ..Self::empty()
-        }
+        Self { ops: [Some(DiskOp::Swept(row)), None], ..Self::empty() }
     }
 }
 
@@ -100,19 +97,10 @@ impl Stepper<'_> {
                 continue;
             }
             let row = found.map(|found| found.row);
-            let home = row.as_ref().map_or(Home::Nowhere, |row| {
-                Home::Done(row.stored.entry.state_name(), row.bytes)
-            });
-            return self.decide(
-                &mut shard,
-                id,
-                action,
-                Before {
-                    row,
-                    home,
-                    live: None,
-                },
-            );
+            let home = row
+                .as_ref()
+                .map_or(Home::Nowhere, |row| Home::Done(row.stored.entry.state_name(), row.bytes));
+            return self.decide(&mut shard, id, action, Before { row, home, live: None });
         }
     }
 
@@ -127,18 +115,11 @@ impl Stepper<'_> {
         let entry = live.row.as_ref().map(|row| &row.stored.entry);
         let decision = transition(entry, action, self.state.now(), Fence::NONE);
         if changes_nothing(&decision) {
-            let pending = live
-                .pending
-                .clone()
-                .filter(|_| must_be_true(&decision.answer));
+            let pending = live.pending.clone().filter(|_| must_be_true(&decision.answer));
             shard.live.insert(id, live);
             return Ok(Tried::Decided(decision.answer, pending));
         }
-        let before = Before {
-            row: live.row.clone(),
-            home: live.home,
-            live: Some(live),
-        };
+        let before = Before { row: live.row.clone(), home: live.home, live: Some(live) };
         self.decide(shard, id, action, before)
     }
 
@@ -221,9 +202,8 @@ impl Stepper<'_> {
         };
         // From here on the decision stands.
         let was_live = before.live.is_some();
-        let (old_pending, mut waiters) = before
-            .live
-            .map_or((None, None), |live| (live.pending, live.waiters));
+        let (old_pending, mut waiters) =
+            before.live.map_or((None, None), |live| (live.pending, live.waiters));
         if ended && let Some(waiters) = waiters.take() {
             waiters.notify_waiters();
         }
@@ -237,20 +217,8 @@ impl Stepper<'_> {
         let keep = planned.row.is_some() || ticket.is_some();
         if keep {
             let pending = ticket.or(old_pending);
-            let Planned {
-                row, home, dirty, ..
-            } = planned;
-            shard.live.insert(
-                id,
-                Live {
-                    row,
-                    home,
-                    dirty,
-                    pending,
-                    change,
-                    waiters,
-                },
-            );
+            let Planned { row, home, dirty, .. } = planned;
+            shard.live.insert(id, Live { row, home, dirty, pending, change, waiters });
         } else {
             shard.left += 1;
         }
@@ -282,43 +250,22 @@ fn plan(id: RecordId, change: u64, from: Home, after: Option<Stored>, durable: b
         Home::Live => Some(DiskOp::Remove(Space::Live, id)),
         Home::Done(..) => Some(DiskOp::Remove(Space::Done, id)),
     };
-    let write = |ops, adds, expires_at| Write {
-        id,
-        change,
-        ops,
-        replaces: from,
-        adds,
-        expires_at,
-    };
+    let write = |ops, adds, expires_at| Write { id, change, ops, replaces: from, adds, expires_at };
     let Some(stored) = after else {
         let write = left.map(|op| write([Some(op), None], Home::Nowhere, None));
-        return Planned {
-            row: None,
-            home: Home::Nowhere,
-            dirty: false,
-            write,
-        };
+        return Planned { row: None, home: Home::Nowhere, dirty: false, write };
     };
     let settled = is_settled(&stored.entry);
     if !settled && !durable {
         // A claim in memory only: the old outcome in its place, if any, has expired and goes.
         let (home, write) = match from {
-            Home::Done(..) => (
-                Home::Nowhere,
-                left.map(|op| write([Some(op), None], Home::Nowhere, None)),
-            ),
+            Home::Done(..) => {
+                (Home::Nowhere, left.map(|op| write([Some(op), None], Home::Nowhere, None)))
+            }
             Home::Live | Home::Nowhere => (from, None),
         };
-        let row = Row {
-            bytes: size_in_memory(&stored),
-            stored,
-        };
-        return Planned {
-            row: Some(Arc::new(row)),
-            home,
-            dirty: true,
-            write,
-        };
+        let row = Row { bytes: size_in_memory(&stored), stored };
+        return Planned { row: Some(Arc::new(row)), home, dirty: true, write };
     }
     let bytes = codec::encode(&id, &stored);
     let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -332,16 +279,8 @@ fn plan(id: RecordId, change: u64, from: Home, after: Option<Stored>, durable: b
     let put = DiskOp::Put(space, id, bytes);
     let expires_at = stored.entry.expires_at().filter(|_| settled);
     let write = write([Some(put), left], home, expires_at);
-    let row = Some(Arc::new(Row {
-        stored,
-        bytes: size,
-    }));
-    Planned {
-        row,
-        home,
-        dirty: false,
-        write: Some(write),
-    }
+    let row = Some(Arc::new(Row { stored, bytes: size }));
+    Planned { row, home, dirty: false, write: Some(write) }
 }
 
 /// About what an unsettled record would take on disk, without encoding it.
@@ -368,10 +307,7 @@ fn changes_nothing(decision: &Decision) -> bool {
 /// Whether an answer tells of something that must be on disk before anybody hears of it. That
 /// somebody is at work is no promise.
 const fn must_be_true(answer: &Answer) -> bool {
-    !matches!(
-        answer,
-        Answer::Existing(Existing::Busy(_) | Existing::Mismatch) | Answer::Claimable
-    )
+    !matches!(answer, Answer::Existing(Existing::Busy(_) | Existing::Mismatch) | Answer::Claimable)
 }
 
 pub(crate) fn closed() -> StoreError {

@@ -24,12 +24,7 @@ impl Watermark {
     pub(crate) fn open(directory: &Path) -> io::Result<(Self, u64)> {
         let path = directory.join(FILE);
         let options = &mut OpenOptions::new();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
         let mut bytes = [0; BYTES];
         let mark = match file.read_exact_at(&mut bytes, 0) {
             Ok(()) => parse(bytes).unwrap_or(0),
@@ -41,10 +36,7 @@ impl Watermark {
     /// Writes the mark.
     pub(crate) fn set(&self, batch: u64) -> io::Result<()> {
         let mut bytes = [0; BYTES];
-        let halves = batch
-            .to_le_bytes()
-            .into_iter()
-            .chain((!batch).to_le_bytes());
+        let halves = batch.to_le_bytes().into_iter().chain((!batch).to_le_bytes());
         for (to, from) in bytes.iter_mut().zip(halves) {
             *to = from;
         }

@@ -46,14 +46,8 @@ impl Writer {
             }
         }
         let reserved = self.state.fences.to_reserve();
-        let row = BatchRow {
-            now: self.state.now(),
-            fences_reserved: reserved,
-            done,
-        };
-        let ops = batch
-            .iter_mut()
-            .flat_map(|write| write.ops.iter_mut().filter_map(Option::take));
+        let row = BatchRow { now: self.state.now(), fences_reserved: reserved, done };
+        let ops = batch.iter_mut().flat_map(|write| write.ops.iter_mut().filter_map(Option::take));
         self.state
             .disk
             .write(number, &row, ops, expiring.into_iter())

@@ -72,9 +72,7 @@ impl Active {
             lost: AtomicBool::new(false),
             lost_signal: Notify::new(),
         });
-        inner
-            .renewals
-            .insert(inner, &active, active.pause, Turn::First);
+        inner.renewals.insert(inner, &active, active.pause, Turn::First);
         active
     }
 
@@ -133,10 +131,7 @@ impl Renewals {
             }
             *due = Some(at);
         }
-        let first = queue
-            .due
-            .first_key_value()
-            .is_none_or(|((first, _), _)| at < *first);
+        let first = queue.due.first_key_value().is_none_or(|((first, _), _)| at < *first);
         queue.due.insert((at, active.number), Arc::clone(active));
         if queue.task.as_ref().is_none_or(JoinHandle::is_finished) {
             // Without a runtime nothing is renewed; the claim then ends with its first lease.

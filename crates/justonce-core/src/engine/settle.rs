@@ -31,7 +31,7 @@ impl Engine {
     ) -> Result<Ran, RunError> {
         let until = Instant::now() + self.inner.limits.settle_timeout;
         match persist(&mut claim, &action, until, MAX_PAUSE).await {
-            Ok(Settlement::Stored) => self.told(operation, said).await,
+            Ok(Settlement::Stored) => Ok(told(said)),
             Ok(Settlement::Lost(_)) => self.superseded(operation).await,
             Err(source) => {
                 if source.is_passing() {
@@ -46,26 +46,11 @@ impl Engine {
                 }
                 let outcome = match said {
                     Said::Outcome(outcome) | Said::Failure(outcome) => outcome,
-                    Said::Unknown | Said::Nothing(_) => Outcome::empty(),
+                    Said::Nothing(_) => Outcome::empty(),
                 };
-                Err(RunError::NotStored {
-                    outcome: Box::new(outcome),
-                    source,
-                })
+                Err(RunError::NotStored { outcome: Box::new(outcome), source })
             }
         }
-    }
-
-    async fn told(&self, operation: &Operation, said: Said) -> Result<Ran, RunError> {
-        Ok(match said {
-            Said::Outcome(outcome) => Ran::Executed(outcome),
-            Said::Failure(failure) => Ran::Failed(failure),
-            Said::Nothing(ran) => ran,
-            Said::Unknown => match self.peek(operation).await? {
-                Some(Existing::Unknown(unknown)) => Ran::Unknown(unknown),
-                _ => Ran::TimedOut,
-            },
-        })
     }
 
     /// What a caller hears whose claim was lost: the winner's outcome, if there is one.
@@ -75,6 +60,14 @@ impl Engine {
             Ok(Some(existing @ (Existing::Failed(_) | Existing::Unknown(_)))) => ran(existing),
             Ok(_) | Err(_) => Ran::Superseded(None),
         })
+    }
+}
+
+fn told(said: Said) -> Ran {
+    match said {
+        Said::Outcome(outcome) => Ran::Executed(outcome),
+        Said::Failure(failure) => Ran::Failed(failure),
+        Said::Nothing(ran) => ran,
     }
 }
 

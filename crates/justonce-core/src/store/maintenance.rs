@@ -77,13 +77,7 @@ pub struct ListQuery {
 
 impl Default for ListQuery {
     fn default() -> Self {
-        Self {
-            state: None,
-            scope: None,
-            unchanged_for: None,
-            limit: 100,
-            after: None,
-        }
+        Self { state: None, scope: None, unchanged_for: None, limit: 100, after: None }
     }
 }
 
@@ -135,22 +129,16 @@ impl ListQuery {
     /// listed.
     #[must_use]
     pub fn matches(&self, id: RecordId, entry: &Entry, now: Timestamp) -> Option<Summary> {
-        let summary = summary(id, entry, crate::transition::state_at(entry, now))?;
+        let summary = summary(id, entry, crate::view::state_at(entry, now))?;
         if self.state.is_some_and(|wanted| wanted != summary.state) {
             return None;
         }
         if let Some(filter) = &self.scope
-            && !summary
-                .scope
-                .as_ref()
-                .is_some_and(|scope| scope.is_within(filter))
+            && !summary.scope.as_ref().is_some_and(|scope| scope.is_within(filter))
         {
             return None;
         }
-        if self
-            .unchanged_for
-            .is_some_and(|age| now.since(summary.changed_at) < age)
-        {
+        if self.unchanged_for.is_some_and(|age| now.since(summary.changed_at) < age) {
             return None;
         }
         Some(summary)
