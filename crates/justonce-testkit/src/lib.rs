@@ -1,1 +1,3 @@
-//! Testkit.
+//! Tools that prove a store right: the conformance suite.
+
+pub mod conformance;
