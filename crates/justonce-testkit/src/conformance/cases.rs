@@ -5,7 +5,7 @@
 //! which the function decides differently, and one more that changes from case to case, so that
 //! a store is also caught that heeds a rule where it must not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use justonce_core::{
     Action, Answer, Change, Decision, Fence, NoteKind, Scope, StateName, Timestamp,
@@ -30,6 +30,7 @@ pub(super) fn all(setting: &Setting, start: Timestamp) -> Result<Vec<Run>, Devia
         runs: Vec::new(),
         cells: 0,
         paired: BTreeSet::new(),
+        whens: HashSet::new(),
     };
     for prelude in preludes() {
         plan.add(&prelude, start)?;
@@ -40,6 +41,12 @@ pub(super) fn all(setting: &Setting, start: Timestamp) -> Result<Vec<Run>, Devia
         "the suite has {} cases and pairs {} of {pairs} events and policies",
         plan.runs.len(),
         plan.paired.len()
+    );
+    let relations = When::all().len();
+    ensure!(
+        plan.whens.len() == relations,
+        "only {} of {relations} time relations occur",
+        plan.whens.len()
     );
     Ok(plan.runs)
 }
@@ -56,6 +63,7 @@ struct Plan<'a> {
     runs: Vec<Run>,
     cells: usize,
     paired: BTreeSet<(usize, usize)>,
+    whens: HashSet<When>,
 }
 
 impl Plan<'_> {
@@ -68,6 +76,7 @@ impl Plan<'_> {
             for (event_number, event) in events().into_iter().enumerate() {
                 for policy in self.choose(&reached, when, event) {
                     self.paired.insert((event_number, policy));
+                    self.whens.insert(when);
                     self.push(prelude, policy, Line { when, act: event })?;
                 }
             }
@@ -96,7 +105,12 @@ impl Plan<'_> {
         }
         self.cells += 1;
         let turn = self.cells.checked_rem(possible.len()).unwrap_or_default();
-        chosen.extend(possible.get(turn).filter(|one| !chosen.contains(one)).copied());
+        chosen.extend(
+            possible
+                .get(turn)
+                .filter(|one| !chosen.contains(one))
+                .copied(),
+        );
         chosen
     }
 

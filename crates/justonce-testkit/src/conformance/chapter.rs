@@ -19,10 +19,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(300);
 /// # Errors
 ///
 /// If the backend does not open, deviates, or gets stuck.
-pub fn run<B, M, C>(
-    make: impl FnOnce() -> M,
-    chapter: impl FnOnce(B) -> C,
-) -> Verdict
+pub fn run<B, M, C>(make: impl FnOnce() -> M, chapter: impl FnOnce(B) -> C) -> Verdict
 where
     B: Backend,
     M: Future<Output = StoreResult<B>>,
@@ -53,7 +50,8 @@ macro_rules! conformance {
             use super::*;
 
             $crate::conformance!(@chapters $make,
-                every_case
+                every_case races_2 races_50 races_1000 duplicates fencing waiters dropped
+                retention sweep listing stats timeline contents restart
             );
         }
     };

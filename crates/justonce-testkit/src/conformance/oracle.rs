@@ -2,9 +2,9 @@
 
 use justonce_core::store::Stored;
 use justonce_core::{
-    Action, Answer, Begin, Change, Checkpoint, Decision, Entry, Failure,
-    Fence, Fingerprint, Key, Outcome, Owner, RecordId, Resolution, Resolve, Resolver,
-    Scope, StateName, Timestamp, Token, Why, state_at, transition,
+    Action, Answer, Begin, Change, Checkpoint, Decision, Entry, Failure, Fence, Fingerprint, Key,
+    Outcome, Owner, RecordId, Resolution, Resolve, Resolver, Scope, StateName, Timestamp, Token,
+    Why, state_at, transition,
 };
 
 use super::act::{Act, Call, How, Pick, Print, Say, Under};
@@ -48,10 +48,7 @@ impl Oracle {
             scope,
             key,
             policy,
-            points: [
-                point("charged")?,
-                point("shipped")?,
-            ],
+            points: [point("charged")?, point("shipped")?],
             stored: None,
             fences: Vec::new(),
             token,
@@ -117,7 +114,11 @@ impl Oracle {
                 Under::Own => setting.policy(self.policy),
                 Under::Other => setting.other_policy(self.policy),
             },
-            owner: Owner::new(if self.token.is_multiple_of(2) { "even" } else { "odd" }),
+            owner: Owner::new(if self.token.is_multiple_of(2) {
+                "even"
+            } else {
+                "odd"
+            }),
             token: Token(self.token),
         }))
     }

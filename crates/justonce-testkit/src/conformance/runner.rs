@@ -2,6 +2,7 @@
 //! scripts that are due take their steps concurrently.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use justonce_core::Timestamp;
@@ -24,6 +25,7 @@ pub(super) struct Stage<B: Backend> {
     pub(super) backend: B,
     pub(super) store: Arc<B::Store>,
     pub(super) setting: Setting,
+    pub(super) tokens: AtomicU64,
 }
 
 impl<B: Backend> Stage<B> {
@@ -31,6 +33,7 @@ impl<B: Backend> Stage<B> {
         Ok(Self {
             store: backend.store(),
             setting: Setting::new(backend.clock_slack())?,
+            tokens: AtomicU64::new(0),
             backend,
         })
     }
@@ -135,7 +138,10 @@ async fn take_steps<B: Backend>(
 
 /// Collects what the runs found: their coverage, or their first deviations.
 pub(super) fn collect(runs: &[Run]) -> Result<Coverage, Deviation> {
-    let failed: Vec<&Deviation> = runs.iter().filter_map(|run| run.deviation.as_ref()).collect();
+    let failed: Vec<&Deviation> = runs
+        .iter()
+        .filter_map(|run| run.deviation.as_ref())
+        .collect();
     if failed.is_empty() {
         let mut coverage = Coverage::default();
         for run in runs {
@@ -143,7 +149,11 @@ pub(super) fn collect(runs: &[Run]) -> Result<Coverage, Deviation> {
         }
         return Ok(coverage);
     }
-    let mut text = format!("{} of {} scripts went another way", failed.len(), runs.len());
+    let mut text = format!(
+        "{} of {} scripts went another way",
+        failed.len(),
+        runs.len()
+    );
     for deviation in failed.iter().take(SHOWN) {
         text.push_str("\n\n");
         text.push_str(&deviation.to_string());

@@ -129,7 +129,10 @@ fn after_ends() -> Vec<Prelude> {
     let expire = Line::at(RetentionEnd, Sweep);
     vec![
         prelude("buried", [Line::now(BEGIN), done, expire]),
-        prelude("buried failure", [Line::now(BEGIN), Line::now(FAIL), expire]),
+        prelude(
+            "buried failure",
+            [Line::now(BEGIN), Line::now(FAIL), expire],
+        ),
         prelude(
             "begun after the retention",
             [Line::now(BEGIN), done, Line::at(RetentionEnd, BEGIN)],

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use justonce_core::{AfterRetention, BackOff, OnFailure, OnLapsed, Policy, PolicyError};
+use justonce_core::{
+    AfterRetention, BackOff, OnFailure, OnLapsed, Policy, PolicyBuilder, PolicyError,
+};
 
 /// The lease, unless the store's clock runs by itself.
 const LEASE: Duration = Duration::from_secs(30);
@@ -49,6 +51,17 @@ impl Setting {
         u64::try_from(self.tick.as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// The start of a policy with the suite's durations: passing failures are retried, attempts
+    /// are not limited, nothing remains after the retention of a hundred leases.
+    pub(super) fn base(&self) -> PolicyBuilder {
+        base(self.lease)
+    }
+
+    /// The same with a rule for lapsed leases.
+    pub(super) fn on_lapsed(&self, rule: OnLapsed) -> Result<Arc<Policy>, PolicyError> {
+        Ok(Arc::new(self.base().on_lapsed(rule).build()?))
+    }
+
     pub(super) fn policy_count(&self) -> usize {
         self.policies.len()
     }
@@ -71,35 +84,41 @@ fn pick(policies: &[Arc<Policy>], number: usize) -> Arc<Policy> {
 
 /// All combinations of the rules that a policy can have.
 fn policies(lease: Duration) -> Result<Vec<Arc<Policy>>, PolicyError> {
-    let back_off = BackOff {
-        first: lease * 3,
-        max: lease * 4,
-    };
     let mut policies = Vec::new();
     for on_lapsed in [OnLapsed::Rerun, OnLapsed::Resume, OnLapsed::Hold] {
         for on_failure in [
             OnFailure::Replay,
             OnFailure::Release,
-            OnFailure::Retry(back_off),
+            OnFailure::Retry(back_off(lease)),
         ] {
-            for after_retention in [
-                AfterRetention::New,
-                AfterRetention::Refuse(lease.saturating_mul(200)),
-            ] {
+            for after in [AfterRetention::New, AfterRetention::Refuse(lease * 200)] {
                 for max_attempts in [None, NonZeroU32::new(2)] {
-                    let policy = Policy::builder()
-                        .lease(lease)
-                        .lease_cap(lease * 5 / 2)
+                    let policy = base(lease)
                         .on_lapsed(on_lapsed)
                         .on_failure(on_failure)
-                        .max_attempts(max_attempts)
-                        .retention(lease * 100)
-                        .after_retention(after_retention)
-                        .build()?;
-                    policies.push(Arc::new(policy));
+                        .after_retention(after)
+                        .max_attempts(max_attempts);
+                    policies.push(Arc::new(policy.build()?));
                 }
             }
         }
     }
     Ok(policies)
+}
+
+/// The durations that belong to a lease. All boundaries of a record lie apart.
+fn base(lease: Duration) -> PolicyBuilder {
+    Policy::builder()
+        .lease(lease)
+        .lease_cap(lease * 5 / 2)
+        .on_failure(OnFailure::Retry(back_off(lease)))
+        .max_attempts(None)
+        .retention(lease * 100)
+}
+
+fn back_off(lease: Duration) -> BackOff {
+    BackOff {
+        first: lease * 3,
+        max: lease * 4,
+    }
 }
