@@ -159,14 +159,6 @@ impl Disk {
         batch.commit()
     }
 
-    /// Moves everything from the journal into tables, so that the next start is quick.
-    pub(crate) fn flush(&self) -> Result<(), fjall::Error> {
-        for keyspace in [&self.live, &self.done, &self.expiry, &self.log] {
-            keyspace.rotate_memtable_and_wait()?;
-        }
-        self.database.persist(PersistMode::SyncAll)
-    }
-
     /// How much disk everything takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.database.disk_space().unwrap_or_default()

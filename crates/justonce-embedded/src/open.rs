@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use justonce_core::{Clock, StoreError, codec};
+use justonce_core::{Clock, StoreError, StoreErrorKind, codec};
 
 use crate::clock::SystemClock;
 use crate::commit::GroupCommit;
@@ -206,10 +206,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.persist_memory();
         self.commits.close();
-        if self.state.stopped.get().is_none() {
-            // Only the next start's speed depends on it.
-            let _ = self.state.disk.flush();
-        }
     }
 }
 
@@ -291,6 +287,16 @@ impl Error for OpenError {
             Self::Io { source, .. } => Some(source),
             Self::Damaged(error) => Some(error),
             Self::InUse { .. } | Self::Engine { .. } => None,
+        }
+    }
+}
+
+impl From<OpenError> for StoreError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Damaged(error) => error,
+            other => Self::not_applied(StoreErrorKind::Unavailable, other.to_string())
+                .because(other),
         }
     }
 }

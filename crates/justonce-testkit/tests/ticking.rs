@@ -19,11 +19,7 @@ impl Ticking {
     fn open(moved: ManualClock, ticks: TimerClock) -> Self {
         let clock = moved.clone();
         let store = Arc::new(MemoryStore::new(move || shown(&clock, &ticks)));
-        Self {
-            store,
-            moved,
-            ticks,
-        }
+        Self { store, moved, ticks }
     }
 }
 

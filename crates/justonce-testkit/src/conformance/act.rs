@@ -108,13 +108,8 @@ pub(super) struct Line {
 }
 
 impl Boundary {
-    pub(super) const ALL: [Self; 5] = [
-        Self::LeaseEnd,
-        Self::LeaseCap,
-        Self::BackOffEnd,
-        Self::RetentionEnd,
-        Self::TombstoneEnd,
-    ];
+    pub(super) const ALL: [Self; 5] =
+        [Self::LeaseEnd, Self::LeaseCap, Self::BackOffEnd, Self::RetentionEnd, Self::TombstoneEnd];
 
     /// Where the boundary of an entry lies, if it has one.
     pub(super) fn of(self, entry: &Entry) -> Option<Timestamp> {
@@ -178,10 +173,9 @@ impl When {
         };
         let at = boundary.of(entry?)?;
         let moment = match side {
-            Side::JustBefore => at
-                .as_millis()
-                .checked_sub(setting.tick_millis())
-                .map(Timestamp::from_millis)?,
+            Side::JustBefore => {
+                at.as_millis().checked_sub(setting.tick_millis()).map(Timestamp::from_millis)?
+            }
             Side::At => at,
             Side::JustAfter => at.after(setting.tick),
         };
@@ -191,10 +185,7 @@ impl When {
 
 impl Line {
     pub(super) const fn now(act: Act) -> Self {
-        Self {
-            when: When::Now,
-            act,
-        }
+        Self { when: When::Now, act }
     }
 
     pub(super) const fn at(boundary: Boundary, act: Act) -> Self {

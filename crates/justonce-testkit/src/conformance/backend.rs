@@ -100,12 +100,7 @@ where
     pub async fn open(survival: Survival, open: O) -> StoreResult<Self> {
         let clock = ManualClock::starting_at(START);
         let store = Arc::new(open(clock.clone()).await?);
-        Ok(Self {
-            store,
-            clock,
-            survival,
-            open,
-        })
+        Ok(Self { store, clock, survival, open })
     }
 }
 
@@ -131,21 +126,11 @@ where
     }
 
     async fn restart(self) -> StoreResult<Self> {
-        let Self {
-            store,
-            clock,
-            survival,
-            open,
-        } = self;
+        let Self { store, clock, survival, open } = self;
         // Two handles on one directory are what stores refuse, so the first goes before.
         drop(store);
         let store = Arc::new(open(clock.clone()).await?);
-        Ok(Self {
-            store,
-            clock,
-            survival,
-            open,
-        })
+        Ok(Self { store, clock, survival, open })
     }
 
     fn survival(&self) -> Survival {

@@ -105,12 +105,7 @@ impl Plan<'_> {
         }
         self.cells += 1;
         let turn = self.cells.checked_rem(possible.len()).unwrap_or_default();
-        chosen.extend(
-            possible
-                .get(turn)
-                .filter(|one| !chosen.contains(one))
-                .copied(),
-        );
+        chosen.extend(possible.get(turn).filter(|one| !chosen.contains(one)).copied());
         chosen
     }
 
@@ -149,11 +144,7 @@ fn walk(
             oracle.carry_out(decision);
         }
     }
-    Ok(Reached {
-        policy,
-        oracle,
-        now,
-    })
+    Ok(Reached { policy, oracle, now })
 }
 
 /// What the function decides, without the policy that the record carries along.
@@ -170,22 +161,12 @@ struct Behaviour {
 enum After {
     Kept,
     Removed,
-    Put {
-        state: StateName,
-        fence: Fence,
-        expires_at: Option<Timestamp>,
-        checkpoint: bool,
-    },
+    Put { state: StateName, fence: Fence, expires_at: Option<Timestamp>, checkpoint: bool },
 }
 
 impl Behaviour {
     fn of(oracle: &Oracle, action: &Action, now: Timestamp) -> Self {
-        let Decision {
-            change,
-            answer,
-            note,
-            durable,
-        } = oracle.decide(action, now, oracle.fresh());
+        let Decision { change, answer, note, durable } = oracle.decide(action, now, oracle.fresh());
         let after = match change {
             Change::Keep => After::Kept,
             Change::Remove => After::Removed,
@@ -196,13 +177,7 @@ impl Behaviour {
                 checkpoint: has_checkpoint(&entry),
             },
         };
-        Self {
-            before: oracle.state(now),
-            answer,
-            after,
-            note: note.map(|note| note.kind),
-            durable,
-        }
+        Self { before: oracle.state(now), answer, after, note: note.map(|note| note.kind), durable }
     }
 }
 

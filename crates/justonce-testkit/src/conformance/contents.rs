@@ -62,10 +62,7 @@ async fn one<B: Backend>(
     };
     ensure_eq!(claim.owner, owner, "the owner");
     ensure_eq!(claim.policy, *operation.policy(), "the policy");
-    ensure!(
-        claim.checkpoint == Some(point),
-        "{number}: the checkpoint changed"
-    );
+    ensure!(claim.checkpoint == Some(point), "{number}: the checkpoint changed");
     end(stage, operation, number, fence, outcome).await?;
     let answer = stage.begin(operation).await?;
     let whole = answer == Answer::Existing(Existing::Completed(outcome.clone()));
@@ -107,9 +104,8 @@ fn outcomes() -> Result<Vec<Outcome>, Deviation> {
     let every_byte: Vec<u8> = (0..=u8::MAX).collect();
     // No pattern, so that it cannot be compressed.
     let entropy = justonce_core::Entropy::seeded(7);
-    let noise: Vec<u8> = (0..MAX_BODY_BYTES / 8)
-        .flat_map(|_| entropy.next_u64().to_le_bytes())
-        .collect();
+    let noise: Vec<u8> =
+        (0..MAX_BODY_BYTES / 8).flat_map(|_| entropy.next_u64().to_le_bytes()).collect();
     let headers = (0..MAX_HEADERS).fold(Outcome::builder(), |builder, number| {
         builder.header(format!("x-{}", number % 10), number.to_string())
     });
@@ -120,14 +116,8 @@ fn outcomes() -> Result<Vec<Outcome>, Deviation> {
         Outcome::bytes(vec![0; MAX_BODY_BYTES]),
         Outcome::bytes(noise),
         Outcome::builder().status(0).build()?,
-        Outcome::builder()
-            .status(u16::MAX)
-            .too_large(u64::MAX)
-            .build()?,
-        Outcome::builder()
-            .header("", "")
-            .header("", every_byte)
-            .build()?,
+        Outcome::builder().status(u16::MAX).too_large(u64::MAX).build()?,
+        Outcome::builder().header("", "").header("", every_byte).build()?,
         headers.status(201).body("{}").build()?,
     ])
 }
@@ -143,10 +133,7 @@ fn checkpoint(number: usize) -> Result<Checkpoint, Deviation> {
 fn odd_operation(number: usize, policy: Arc<Policy>) -> Result<Operation, Deviation> {
     let scope = match number % 3 {
         0 => Scope::global(),
-        1 => Scope::builder()
-            .tenant("ä&=%\u{0}")
-            .secret("principal", "sk")
-            .build()?,
+        1 => Scope::builder().tenant("ä&=%\u{0}").secret("principal", "sk").build()?,
         _ => Scope::builder().tenant("t".repeat(1000)).build()?,
     };
     let mark = char::from_digit(u32::try_from(number)?, 36).unwrap_or('z');
@@ -156,16 +143,11 @@ fn odd_operation(number: usize, policy: Arc<Policy>) -> Result<Operation, Deviat
         1 => Fingerprint::UNCHECKED,
         _ => Fingerprint::from_parts(u8::MAX, [u8::MAX; 32]),
     };
-    Ok(Operation::new(scope, key)
-        .with_fingerprint(print)
-        .with_policy(policy))
+    Ok(Operation::new(scope, key).with_fingerprint(print).with_policy(policy))
 }
 
 fn policies() -> Result<Vec<Arc<Policy>>, Deviation> {
-    let back_off = BackOff {
-        first: Duration::ZERO,
-        max: MAX_RETENTION,
-    };
+    let back_off = BackOff { first: Duration::ZERO, max: MAX_RETENTION };
     let longest = Policy::builder()
         .lease(MAX_LEASE)
         .lease_cap(MAX_LEASE)
@@ -175,17 +157,11 @@ fn policies() -> Result<Vec<Arc<Policy>>, Deviation> {
         .retention(MAX_RETENTION)
         .after_retention(AfterRetention::Refuse(MAX_RETENTION));
     let hold = Policy::builder().on_lapsed(OnLapsed::Hold);
-    let resume = Policy::builder()
-        .on_lapsed(OnLapsed::Resume)
-        .max_attempts(None);
+    let resume = Policy::builder().on_lapsed(OnLapsed::Resume).max_attempts(None);
     Ok(vec![
         Arc::default(),
         Arc::new(longest.build()?),
-        Arc::new(
-            resume
-                .lease(MIN_LEASE.max(Duration::from_secs(1)))
-                .build()?,
-        ),
+        Arc::new(resume.lease(MIN_LEASE.max(Duration::from_secs(1))).build()?),
         Arc::new(hold.build()?),
     ])
 }

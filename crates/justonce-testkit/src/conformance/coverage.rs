@@ -67,10 +67,7 @@ impl Coverage {
             }
         }
         for answer in ANSWERS {
-            ensure!(
-                self.answers.contains(answer),
-                "no case was answered {answer}"
-            );
+            ensure!(self.answers.contains(answer), "no case was answered {answer}");
         }
         // A new action or answer must find its place in the lists above.
         ensure!(

@@ -80,17 +80,9 @@ async fn ensure_whole<B: Backend>(
 ) -> Verdict {
     let stored = stage.kept(operation).await?;
     ensure_eq!(stored.entry.state_name(), StateName::Completed, "the state");
-    let notes: Vec<&NoteKind> = stored
-        .timeline
-        .notes()
-        .iter()
-        .map(|note| &note.kind)
-        .collect();
+    let notes: Vec<&NoteKind> = stored.timeline.notes().iter().map(|note| &note.kind).collect();
     ensure!(
-        matches!(
-            notes.as_slice(),
-            [NoteKind::Claimed(_), NoteKind::Completed]
-        ),
+        matches!(notes.as_slice(), [NoteKind::Claimed(_), NoteKind::Completed]),
         "a repeated step was noted twice: {notes:?}"
     );
     let replay = Answer::Existing(Existing::Completed(outcome.clone()));

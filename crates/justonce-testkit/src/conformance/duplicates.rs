@@ -27,9 +27,7 @@ pub async fn duplicates<B: Backend>(backend: B) -> Verdict {
     for rule in [OnLapsed::Rerun, OnLapsed::Hold] {
         let store: SharedStore = Arc::clone(&stage.store) as SharedStore;
         let engines = [
-            Engine::builder_shared(Arc::clone(&store))
-                .owner("first")
-                .build(),
+            Engine::builder_shared(Arc::clone(&store)).owner("first").build(),
             Engine::builder_shared(store).owner("second").build(),
         ];
         ask(&stage, &engines, rule).await?;

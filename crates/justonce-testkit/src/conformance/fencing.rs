@@ -56,10 +56,7 @@ async fn stale_writes_after_a_release_are_refused<B: Backend>(stage: &Stage<B>) 
         ensure_eq!(stage.get(&operation).await?, None, "{name} after a release");
     }
     let new = stage.claim(&operation).await?.fence;
-    ensure!(
-        new > old,
-        "after a release came fence {new}, before it {old}"
-    );
+    ensure!(new > old, "after a release came fence {new}, before it {old}");
     all_refused(stage, &operation, old).await
 }
 
@@ -87,19 +84,12 @@ async fn all_refused<B: Backend>(stage: &Stage<B>, operation: &Operation, fence:
 fn writes(fence: Fence) -> Result<Vec<(Action, RefusedStep)>, Deviation> {
     let outcome = || Outcome::bytes("by a stale owner");
     let fail = |kind| {
-        let failure = Failure {
-            outcome: outcome(),
-            kind,
-            jitter: 0,
-        };
+        let failure = Failure { outcome: outcome(), kind, jitter: 0 };
         (Action::Fail(fence, failure), RefusedStep::Fail)
     };
     let resolve = |resolution| {
-        let resolve = Resolve {
-            resolution,
-            by: Resolver::probe("bank"),
-            why: Why::new("it said so"),
-        };
+        let resolve =
+            Resolve { resolution, by: Resolver::probe("bank"), why: Why::new("it said so") };
         let action = Action::Resolve(fence, Box::new(resolve));
         (action, RefusedStep::Resolve)
     };
@@ -111,10 +101,7 @@ fn writes(fence: Fence) -> Result<Vec<(Action, RefusedStep)>, Deviation> {
         (Action::Release(fence), RefusedStep::Release),
         (Action::Renew(fence), RefusedStep::Renew),
         (Action::Checkpoint(fence, point), RefusedStep::Checkpoint),
-        (
-            Action::Abandon(fence, UnknownReason::Reported),
-            RefusedStep::Abandon,
-        ),
+        (Action::Abandon(fence, UnknownReason::Reported), RefusedStep::Abandon),
         resolve(Resolution::Complete(outcome())),
         resolve(Resolution::Fail(outcome())),
         resolve(Resolution::Release),
@@ -134,11 +121,8 @@ async fn fences_grow<B: Backend>(stage: &Stage<B>) -> Verdict {
     fences.push(stage.claim(&operation).await?.fence);
     // After a failure.
     let fail = |fence| {
-        let failure = Failure {
-            outcome: Outcome::bytes("away"),
-            kind: FailureKind::Passing,
-            jitter: 0,
-        };
+        let failure =
+            Failure { outcome: Outcome::bytes("away"), kind: FailureKind::Passing, jitter: 0 };
         Action::Fail(fence, failure)
     };
     stage.write(&operation, fail(newest(&fences))).await?;
@@ -166,10 +150,7 @@ async fn fences_grow<B: Backend>(stage: &Stage<B>) -> Verdict {
         }
         fences.push(stage.claim(&operation).await?.fence);
     }
-    ensure!(
-        fences.is_sorted_by(|a, b| a < b),
-        "fences must grow: {fences:?}"
-    );
+    ensure!(fences.is_sorted_by(|a, b| a < b), "fences must grow: {fences:?}");
     Ok(())
 }
 

@@ -32,10 +32,7 @@ pub async fn listing<B: Backend>(backend: B) -> Verdict {
         ensure_eq!(listed, expected, "{query:?}");
         lengths.insert(listed.len());
     }
-    ensure!(
-        lengths.len() > 10,
-        "the filters of the suite tell too little apart"
-    );
+    ensure!(lengths.len() > 10, "the filters of the suite tell too little apart");
     Ok(())
 }
 

@@ -63,8 +63,7 @@ impl Oracle {
 
     /// The state at a moment.
     pub(super) fn state(&self, now: Timestamp) -> StateName {
-        self.entry()
-            .map_or(StateName::Absent, |entry| state_at(entry, now))
+        self.entry().map_or(StateName::Absent, |entry| state_at(entry, now))
     }
 
     /// The action that a script's act means here and now.
@@ -75,11 +74,8 @@ impl Oracle {
             Act::Peek(print) => Action::Peek(self.fingerprint(print)),
             Act::Complete(pick, say) => Action::Complete(self.fence(pick), outcome("done", say)),
             Act::Fail(pick, kind, say) => {
-                let failure = Failure {
-                    outcome: outcome("failed", say),
-                    kind,
-                    jitter: u32::MAX / 3,
-                };
+                let failure =
+                    Failure { outcome: outcome("failed", say), kind, jitter: u32::MAX / 3 };
                 Action::Fail(self.fence(pick), failure)
             }
             Act::Release(pick) => Action::Release(self.fence(pick)),
@@ -114,11 +110,7 @@ impl Oracle {
                 Under::Own => setting.policy(self.policy),
                 Under::Other => setting.other_policy(self.policy),
             },
-            owner: Owner::new(if self.token.is_multiple_of(2) {
-                "even"
-            } else {
-                "odd"
-            }),
+            owner: Owner::new(if self.token.is_multiple_of(2) { "even" } else { "odd" }),
             token: Token(self.token),
         }))
     }

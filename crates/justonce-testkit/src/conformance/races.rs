@@ -44,10 +44,7 @@ pub async fn races_1000<B: Backend>(backend: B) -> Verdict {
 }
 
 async fn races<B: Backend>(backend: B, callers: usize) -> Verdict {
-    let race = Race {
-        stage: Arc::new(Stage::new(backend)?),
-        callers,
-    };
+    let race = Race { stage: Arc::new(Stage::new(backend)?), callers };
     for round in 0..CALLERS.div_ceil(callers).max(2) {
         race.for_a_new_key(round).await?;
         race.for_a_lapsed_claim(round).await?;
@@ -137,10 +134,7 @@ impl<B: Backend> Race<B> {
         for answer in self.all_begin(&operation).await? {
             let backs_off = matches!(
                 answer,
-                Answer::Existing(Existing::Busy(Busy {
-                    why: BusyWhy::BackOff,
-                    ..
-                }))
+                Answer::Existing(Existing::Busy(Busy { why: BusyWhy::BackOff, .. }))
             );
             ensure!(backs_off, "during the back-off: {answer:?}");
         }
@@ -239,11 +233,7 @@ fn one_claim(answers: &[Answer]) -> Result<Claimed, Deviation> {
             }
             _ => false,
         };
-        ensure!(
-            is_right,
-            "{} is running, and a begin heard {answer:?}",
-            claimed.fence
-        );
+        ensure!(is_right, "{} is running, and a begin heard {answer:?}", claimed.fence);
     }
     Ok(claimed.clone())
 }

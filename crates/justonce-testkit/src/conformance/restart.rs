@@ -71,11 +71,7 @@ fn ensure_survived(run: &Run, seen: Option<&Stored>) -> Verdict {
         State::InProgress(claim) => claim.policy.on_lapsed() != OnLapsed::Rerun,
         State::Completed(_) | State::Failed(_) | State::Unknown(_) => true,
     });
-    ensure!(
-        !must_be_there || seen.is_some(),
-        "{} was forgotten by a restart",
-        run.name
-    );
+    ensure!(!must_be_there || seen.is_some(), "{} was forgotten by a restart", run.name);
     Ok(())
 }
 
@@ -101,10 +97,6 @@ async fn ensure_empty<B: Backend>(stage: &Stage<B>, runs: &[Run]) -> Verdict {
     let stats = stage.store.stats().await?;
     ensure_eq!(stats, Stats::default(), "the figures of an empty store");
     let known = runs.iter().any(|run| run.oracle.entry().is_some());
-    ensure!(
-        known,
-        "the population of the suite is {}",
-        StateName::Absent
-    );
+    ensure!(known, "the population of the suite is {}", StateName::Absent);
     Ok(())
 }

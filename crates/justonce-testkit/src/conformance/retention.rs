@@ -81,38 +81,25 @@ async fn ends_in_a_new_operation<B: Backend>(stage: &Stage<B>, sweeps: bool) -> 
     replays(stage, &operation, &outcome, sweeps).await?;
     if sweeps {
         let report = stage.store.sweep(usize::MAX).await?;
-        ensure_eq!(
-            report.removed,
-            1,
-            "records removed at the end of the retention"
-        );
+        ensure_eq!(report.removed, 1, "records removed at the end of the retention");
         ensure_eq!(stage.get(&operation).await?, None, "after the sweep");
     }
     let claimed = stage.claim(&operation).await?;
     ensure_eq!(claimed.attempt, 1, "the attempt of a new operation");
     let stored = stage.kept(&operation).await?;
     ensure_eq!(stored.timeline.notes().len(), 1, "notes of a new operation");
-    stage
-        .write(&operation, Action::Release(claimed.fence))
-        .await
+    stage.write(&operation, Action::Release(claimed.fence)).await
 }
 
 async fn ends_in_a_tombstone<B: Backend>(stage: &Stage<B>, sweeps: bool) -> Verdict {
     let life = stage.setting.lease * 200;
-    let refuse = stage
-        .setting
-        .base()
-        .after_retention(AfterRetention::Refuse(life));
+    let refuse = stage.setting.base().after_retention(AfterRetention::Refuse(life));
     let policy = Arc::new(refuse.build()?);
     let (operation, outcome) = completed(stage, &format!("old-{sweeps}"), &policy).await?;
     replays(stage, &operation, &outcome, sweeps).await?;
     if sweeps {
         let report = stage.store.sweep(usize::MAX).await?;
-        ensure_eq!(
-            report.buried,
-            1,
-            "records buried at the end of the retention"
-        );
+        ensure_eq!(report.buried, 1, "records buried at the end of the retention");
     }
     for _ in 0..2 {
         let answer = stage.begin(&operation).await?;
@@ -126,9 +113,7 @@ async fn ends_in_a_tombstone<B: Backend>(stage: &Stage<B>, sweeps: bool) -> Verd
         ensure_eq!(report.removed, 1, "tombstones removed at their end");
     }
     let claimed = stage.claim(&operation).await?;
-    stage
-        .write(&operation, Action::Release(claimed.fence))
-        .await
+    stage.write(&operation, Action::Release(claimed.fence)).await
 }
 
 /// Ten years pass over what runs, what lapsed and what is unknown.
@@ -144,10 +129,7 @@ async fn never_ends_without_an_outcome<B: Backend>(stage: &Stage<B>) -> Verdict 
     stage.write(&told, abandon).await?;
     stage.advance(AGES).await?;
     let report = stage.store.sweep(usize::MAX).await?;
-    let only_held = SweepReport {
-        held: 1,
-        ..SweepReport::default()
-    };
+    let only_held = SweepReport { held: 1, ..SweepReport::default() };
     ensure_eq!(report, only_held, "a sweep after ten years");
     for operation in [&hold, &told] {
         let answer = stage.begin(operation).await?;

@@ -27,14 +27,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new(name: String, oracle: Oracle, lines: Vec<Line>) -> Self {
-        Self {
-            name,
-            oracle,
-            lines,
-            next: 0,
-            deviation: None,
-            coverage: Coverage::default(),
-        }
+        Self { name, oracle, lines, next: 0, deviation: None, coverage: Coverage::default() }
     }
 
     /// Goes on with more lines.
@@ -126,10 +119,8 @@ impl Run {
         };
         let newest = self.oracle.newest_fence();
         let decision = self.oracle.decide(action, now, fresh);
-        let is_claim = matches!(
-            (&decision.answer, &decision.change),
-            (Answer::Claimed(_), Change::Put(_))
-        );
+        let is_claim =
+            matches!((&decision.answer, &decision.change), (Answer::Claimed(_), Change::Put(_)));
         if is_claim && fresh <= newest {
             return Err(format!("fence {fresh} is not above {newest}, given before"));
         }
@@ -160,10 +151,7 @@ fn difference(seen: Option<&Stored>, expected: Option<&Stored>) -> String {
             seen.timeline, expected.timeline
         ),
         (Some(seen), Some(expected)) => {
-            format!(
-                "      kept: {:?}\n  expected: {:?}",
-                seen.entry, expected.entry
-            )
+            format!("      kept: {:?}\n  expected: {:?}", seen.entry, expected.entry)
         }
         _ => format!("      kept: {seen:?}\n  expected: {expected:?}"),
     }

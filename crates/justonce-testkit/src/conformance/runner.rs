@@ -138,10 +138,7 @@ async fn take_steps<B: Backend>(
 
 /// Collects what the runs found: their coverage, or their first deviations.
 pub(super) fn collect(runs: &[Run]) -> Result<Coverage, Deviation> {
-    let failed: Vec<&Deviation> = runs
-        .iter()
-        .filter_map(|run| run.deviation.as_ref())
-        .collect();
+    let failed: Vec<&Deviation> = runs.iter().filter_map(|run| run.deviation.as_ref()).collect();
     if failed.is_empty() {
         let mut coverage = Coverage::default();
         for run in runs {
@@ -149,11 +146,7 @@ pub(super) fn collect(runs: &[Run]) -> Result<Coverage, Deviation> {
         }
         return Ok(coverage);
     }
-    let mut text = format!(
-        "{} of {} scripts went another way",
-        failed.len(),
-        runs.len()
-    );
+    let mut text = format!("{} of {} scripts went another way", failed.len(), runs.len());
     for deviation in failed.iter().take(SHOWN) {
         text.push_str("\n\n");
         text.push_str(&deviation.to_string());

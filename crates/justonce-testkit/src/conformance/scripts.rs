@@ -44,10 +44,7 @@ fn claims() -> Vec<Prelude> {
         prelude("renewed", [Line::now(BEGIN), renew]),
         prelude("capped", [Line::now(BEGIN), renew, renew]),
         prelude("abandoned", [Line::now(BEGIN), abandon()]),
-        prelude(
-            "abandoned with a checkpoint",
-            [Line::now(BEGIN), Line::now(SAVE), abandon()],
-        ),
+        prelude("abandoned with a checkpoint", [Line::now(BEGIN), Line::now(SAVE), abandon()]),
     ]
 }
 
@@ -64,15 +61,9 @@ fn ends() -> Vec<Prelude> {
         prelude("released", lines(Release(Current))),
         prelude("failed for good", lines(Fail(Current, Permanent, First))),
         prelude("failed for now", lines(FAIL)),
-        prelude(
-            "failed with a checkpoint",
-            [Line::now(BEGIN), Line::now(SAVE), Line::now(FAIL)],
-        ),
+        prelude("failed with a checkpoint", [Line::now(BEGIN), Line::now(SAVE), Line::now(FAIL)]),
         prelude("tried again", [Line::now(BEGIN), Line::now(FAIL), retry]),
-        prelude(
-            "failed twice",
-            [Line::now(BEGIN), Line::now(FAIL), retry, Line::now(FAIL)],
-        ),
+        prelude("failed twice", [Line::now(BEGIN), Line::now(FAIL), retry, Line::now(FAIL)]),
     ]
 }
 
@@ -95,27 +86,17 @@ fn lapses() -> Vec<Prelude> {
                 Line::at(LeaseEnd, Begin(Print::Same, Call::New, Under::Other)),
             ],
         ),
-        prelude(
-            "lapsed twice and begun",
-            [Line::now(BEGIN), takeover, takeover],
-        ),
+        prelude("lapsed twice and begun", [Line::now(BEGIN), takeover, takeover]),
         prelude(
             "lapsed, begun, completed",
-            [
-                Line::now(BEGIN),
-                takeover,
-                Line::now(Complete(Current, First)),
-            ],
+            [Line::now(BEGIN), takeover, Line::now(Complete(Current, First))],
         ),
         prelude("lapsed and swept", [Line::now(BEGIN), sweep]),
         prelude(
             "lapsed, swept, resolved as completed",
             [Line::now(BEGIN), sweep, resolve(How::Complete)],
         ),
-        prelude(
-            "lapsed, swept, resolved as failed",
-            [Line::now(BEGIN), sweep, resolve(How::Fail)],
-        ),
+        prelude("lapsed, swept, resolved as failed", [Line::now(BEGIN), sweep, resolve(How::Fail)]),
         prelude(
             "lapsed, swept, the owner came back",
             [Line::now(BEGIN), sweep, Line::now(Complete(Current, First))],
@@ -129,22 +110,14 @@ fn after_ends() -> Vec<Prelude> {
     let expire = Line::at(RetentionEnd, Sweep);
     vec![
         prelude("buried", [Line::now(BEGIN), done, expire]),
-        prelude(
-            "buried failure",
-            [Line::now(BEGIN), Line::now(FAIL), expire],
-        ),
+        prelude("buried failure", [Line::now(BEGIN), Line::now(FAIL), expire]),
         prelude(
             "begun after the retention",
             [Line::now(BEGIN), done, Line::at(RetentionEnd, BEGIN)],
         ),
         prelude(
             "begun after the tombstone",
-            [
-                Line::now(BEGIN),
-                done,
-                expire,
-                Line::at(TombstoneEnd, BEGIN),
-            ],
+            [Line::now(BEGIN), done, expire, Line::at(TombstoneEnd, BEGIN)],
         ),
     ]
 }
@@ -157,12 +130,7 @@ fn prelude<const N: usize>(name: &'static str, lines: [Line; N]) -> Prelude {
 /// All events: every action with every fence, fingerprint, token and content.
 pub(super) fn events() -> Vec<Act> {
     let mut all = vec![Sweep, Begin(Print::Same, Call::New, Under::Other)];
-    for print in [
-        Print::Same,
-        Print::Different,
-        Print::OtherVersion,
-        Print::Unchecked,
-    ] {
+    for print in [Print::Same, Print::Different, Print::OtherVersion, Print::Unchecked] {
         all.push(Peek(print));
         all.push(Begin(print, Call::New, Under::Own));
         all.push(Begin(print, Call::Earlier, Under::Own));

@@ -86,11 +86,8 @@ fn pick(policies: &[Arc<Policy>], number: usize) -> Arc<Policy> {
 fn policies(lease: Duration) -> Result<Vec<Arc<Policy>>, PolicyError> {
     let mut policies = Vec::new();
     for on_lapsed in [OnLapsed::Rerun, OnLapsed::Resume, OnLapsed::Hold] {
-        for on_failure in [
-            OnFailure::Replay,
-            OnFailure::Release,
-            OnFailure::Retry(back_off(lease)),
-        ] {
+        for on_failure in [OnFailure::Replay, OnFailure::Release, OnFailure::Retry(back_off(lease))]
+        {
             for after in [AfterRetention::New, AfterRetention::Refuse(lease * 200)] {
                 for max_attempts in [None, NonZeroU32::new(2)] {
                     let policy = base(lease)
@@ -117,8 +114,5 @@ fn base(lease: Duration) -> PolicyBuilder {
 }
 
 fn back_off(lease: Duration) -> BackOff {
-    BackOff {
-        first: lease * 3,
-        max: lease * 4,
-    }
+    BackOff { first: lease * 3, max: lease * 4 }
 }

@@ -47,9 +47,7 @@ impl<B: Backend> Stage<B> {
     pub(super) async fn claim(&self, operation: &Operation) -> Result<Claimed, Deviation> {
         match self.begin(operation).await? {
             Answer::Claimed(claimed) => Ok(claimed),
-            other => Err(Deviation::new(format!(
-                "a begin of what is free was answered {other:?}"
-            ))),
+            other => Err(Deviation::new(format!("a begin of what is free was answered {other:?}"))),
         }
     }
 

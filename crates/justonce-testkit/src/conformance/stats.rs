@@ -39,11 +39,7 @@ pub(super) fn ensure_counts(stats: &Stats, stored: &[StateName]) -> Verdict {
             continue;
         };
         let expected = stored.iter().filter(|one| **one == state).count() as u64;
-        ensure_eq!(
-            figures.count,
-            expected,
-            "the number of records that are {state}"
-        );
+        ensure_eq!(figures.count, expected, "the number of records that are {state}");
         ensure!(
             (figures.bytes > 0) == (expected > 0),
             "{} records that are {state} take {} bytes",

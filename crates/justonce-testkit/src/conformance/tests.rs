@@ -170,12 +170,9 @@ impl Maintenance for Plain {
         let repeats = self.defect == Defect::RepeatsTheCursor;
         let mut page = Page::default();
         for (id, stored) in records.iter() {
-            let is_new = query
-                .after
-                .is_none_or(|Cursor(after)| *id > after || repeats && *id == after);
-            let Some(summary) = query
-                .matches(*id, &stored.entry, self.now())
-                .filter(|_| is_new)
+            let is_new =
+                query.after.is_none_or(|Cursor(after)| *id > after || repeats && *id == after);
+            let Some(summary) = query.matches(*id, &stored.entry, self.now()).filter(|_| is_new)
             else {
                 continue;
             };

@@ -48,9 +48,7 @@ pub async fn timeline<B: Backend>(backend: B) -> Verdict {
 fn policy<B: Backend>(stage: &Stage<B>, rule: justonce_core::OnLapsed) -> Result<usize, Deviation> {
     let numbers = 0..stage.setting.policy_count();
     let mut with_rule = numbers.filter(|number| stage.setting.policy(*number).on_lapsed() == rule);
-    with_rule
-        .next()
-        .ok_or_else(|| Deviation::new("no such policy"))
+    with_rule.next().ok_or_else(|| Deviation::new("no such policy"))
 }
 
 fn run(name: &str, policy: usize, lines: Vec<Line>) -> Result<Run, Deviation> {
@@ -137,9 +135,6 @@ fn ensure_long(run: &Run) -> Verdict {
     let last = notes.last().map(|note| &note.kind);
     ensure_eq!(last, Some(&NoteKind::Completed), "the last note");
     let stale = notes.iter().filter(|note| note.fence == Fence::NONE);
-    ensure!(
-        stale.count() == MAX_NOTES - 2,
-        "the notes between: {notes:?}"
-    );
+    ensure!(stale.count() == MAX_NOTES - 2, "the notes between: {notes:?}");
     Ok(())
 }

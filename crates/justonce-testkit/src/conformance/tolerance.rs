@@ -59,11 +59,7 @@ struct Slack(Duration);
 
 impl Slack {
     fn snap(self, to: Timestamp, from: Timestamp) -> Timestamp {
-        if to.since(from).max(from.since(to)) <= self.0 {
-            to
-        } else {
-            from
-        }
+        if to.since(from).max(from.since(to)) <= self.0 { to } else { from }
     }
 
     fn stored(self, to: &Stored, from: &Stored) -> Stored {

@@ -83,9 +83,7 @@ async fn woken_by<B: Backend>(
     let fence = stage.claim(&operation).await?.fence;
     let mut waiting = Waiting::of(stage, &operation, fence).await?;
     end(stage, &operation, fence, ending).await?;
-    waiting
-        .all_return(&format!("{ending:?} under {rule:?}"))
-        .await
+    waiting.all_return(&format!("{ending:?} under {rule:?}")).await
 }
 
 async fn end<B: Backend>(
@@ -94,11 +92,8 @@ async fn end<B: Backend>(
     fence: Fence,
     ending: Ending,
 ) -> Verdict {
-    let failure = Failure {
-        outcome: Outcome::bytes("away"),
-        kind: FailureKind::Passing,
-        jitter: 0,
-    };
+    let failure =
+        Failure { outcome: Outcome::bytes("away"), kind: FailureKind::Passing, jitter: 0 };
     let action = match ending {
         Ending::Complete => Action::Complete(fence, Outcome::bytes("done")),
         Ending::Fail => Action::Fail(fence, failure),
@@ -250,9 +245,7 @@ impl Waiting {
                 }
             });
         }
-        timeout(LOST_AFTER, begun.acquire_many(WAITERS))
-            .await??
-            .forget();
+        timeout(LOST_AFTER, begun.acquire_many(WAITERS)).await??.forget();
         Ok(Self(tasks))
     }
 
