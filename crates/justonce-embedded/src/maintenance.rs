@@ -110,37 +110,55 @@ fn live_after(state: &State, after: Option<&RecordId>) -> BTreeMap<RecordId, Opt
     live
 }
 
-/// Sweeps at most `limit` records; the ticket is of the last write.
+/// Changes at most `limit` records; the ticket is of the last write.
 fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<Ticket>)> {
     let state = &inner.state;
     state.writable()?;
     let now = state.now();
-    let mut report = SweepReport::default();
-    let mut swept = 0;
-    for id in due_in_memory(state, now, limit) {
-        count(&mut report, &inner.sweep_one(id)?);
-        swept += 1;
+    let mut sweep = Sweep { inner, left: limit, report: SweepReport::default() };
+    for id in due_in_memory(state, now, limit.saturating_add(1)) {
+        sweep.one(id)?;
     }
     let mut last = None;
     for row in state.disk.expired(now) {
         let (key, ids) = row?;
-        if swept >= limit {
-            report.more = true;
+        for id in ids {
+            sweep.one(id)?;
+        }
+        if sweep.report.more {
             break;
         }
-        for id in &ids {
-            count(&mut report, &inner.sweep_one(*id)?);
-        }
-        swept += ids.len();
+        // Every record of the row has been looked at: it has done its service.
         last = Some(inner.commits.enqueue(Write::swept(key)).map_err(|_| closed())?);
     }
-    report.more |= swept >= limit;
-    Ok((report, last))
+    Ok((sweep.report, last))
 }
 
-fn count(report: &mut SweepReport, answer: &Answer) {
-    if let Answer::Swept(done) = answer {
-        report.count(*done);
+/// A sweep under way.
+struct Sweep<'a> {
+    inner: &'a Inner,
+    left: usize,
+    report: SweepReport,
+}
+
+impl Sweep<'_> {
+    /// Sweeps one record, unless the limit is reached.
+    fn one(&mut self, id: RecordId) -> StoreResult<()> {
+        if self.left == 0 {
+            self.report.more = true;
+        }
+        if self.report.more {
+            return Ok(());
+        }
+        // A sweep never needs a fence, so it is always decided.
+        if let Tried::Decided(Answer::Swept(done), _) =
+            self.inner.stepper().attempt(id, &Action::Sweep)?
+            && done != SweepDone::Kept
+        {
+            self.report.count(done);
+            self.left -= 1;
+        }
+        Ok(())
     }
 }
 
@@ -160,14 +178,4 @@ fn due_in_memory(state: &State, now: Timestamp, limit: usize) -> Vec<RecordId> {
         }
     }
     due
-}
-
-impl Inner {
-    fn sweep_one(&self, id: RecordId) -> StoreResult<Answer> {
-        match self.stepper().attempt(id, &Action::Sweep)? {
-            Tried::Decided(answer, _) => Ok(answer),
-            // A sweep gives no fence.
-            Tried::NoFences => Ok(Answer::Swept(SweepDone::Kept)),
-        }
-    }
 }

@@ -295,8 +295,9 @@ impl From<OpenError> for StoreError {
     fn from(error: OpenError) -> Self {
         match error {
             OpenError::Damaged(error) => error,
-            other => Self::not_applied(StoreErrorKind::Unavailable, other.to_string())
-                .because(other),
+            other => {
+                Self::not_applied(StoreErrorKind::Unavailable, other.to_string()).because(other)
+            }
         }
     }
 }
