@@ -1,11 +1,245 @@
-//! Ten million records.
+//! Ten million completed records: duplicates, memory, reopening, and retention under load.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use justonce::{
+    EmbeddedStore, Engine, Entropy, Key, OnLapsed, Operation, Outcome, Policy, Ran, Scope,
+};
 
+use crate::load::{percentile, runtime};
+use crate::machine::{now, resident_mib, timed};
 use crate::report::Report;
 
-pub(crate) fn measure(_: &mut Report, _: u64, _: Option<&Path>) -> Result<()> {
-    anyhow::bail!("later")
+/// The outcome of one operation, in bytes.
+const OUTCOME_BYTES: u64 = 300;
+/// How many operations fill the store at once: large batches, few syncs.
+const FILLERS: u64 = 1000;
+/// How many duplicates are timed.
+const DUPLICATES: u64 = 200_000;
+/// How many begins are timed, without and with reclaiming.
+const BEGINS: u64 = 20_000;
+/// One record in this many expires during the run.
+const SHORT_LIVED: u64 = 10;
+/// How long the short-lived live, in seconds: longer than the filling takes.
+const SHORT_LIFE_S: u64 = 3600;
+/// The caches: what fits into the memory that is allowed.
+const CACHE_BYTES: u64 = 512 * 1024 * 1024;
+const HOT_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A clock that can be moved over the short life.
+type Offset = Arc<std::sync::atomic::AtomicU64>;
+
+pub(crate) fn measure(report: &mut Report, records: u64, directory: Option<&Path>) -> Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let path = directory.map_or_else(|| temporary.path().join("big"), Path::to_owned);
+    let runtime = runtime()?;
+    let offset = Offset::default();
+    let engine = open(&path, &offset)?;
+    runtime.block_on(fill(&engine, records))?;
+    let filled_mib = resident_mib();
+    drop(engine);
+    let (engine, reopened) = timed(|| open(&path, &offset));
+    let engine = engine?;
+    report.add(
+        &format!("{records} records: reopen"),
+        format!("{:.1} s", reopened.as_secs_f64()),
+        "≤ 10 s",
+        reopened <= Duration::from_secs(10),
+    );
+    let p99 = runtime.block_on(duplicates(&engine, records))?;
+    report.add(
+        &format!("{records} records: duplicate p99"),
+        format!("{:.3} ms", p99.as_secs_f64() * 1000.0),
+        "≤ 1 ms",
+        p99 <= Duration::from_millis(1),
+    );
+    let resident = resident_mib().max(filled_mib);
+    report.add(
+        &format!("{records} records: resident memory"),
+        format!("{resident} MiB"),
+        "≤ 1536 MiB",
+        resident <= 1536,
+    );
+    runtime.block_on(reclaim(report, &engine, &offset, records / SHORT_LIVED))
+}
+
+fn open(path: &Path, offset: &Offset) -> Result<Engine> {
+    let (offset, clock) = (Arc::clone(offset), justonce::SystemClock::new());
+    let clock = move || {
+        use justonce::Clock;
+        clock.now().after(Duration::from_secs(offset.load(Ordering::Relaxed)))
+    };
+    let store = EmbeddedStore::builder(path)
+        .cache_bytes(CACHE_BYTES)
+        .hot_bytes(HOT_BYTES)
+        .clock(clock)
+        .open()?;
+    Ok(Engine::new(store))
+}
+
+fn operation(scope: &Scope, policy: &Arc<Policy>, name: &str, number: u64) -> Result<Operation> {
+    let key = Key::client(format!("{name}-{number}"))?;
+    Ok(Operation::new(scope.clone(), key).with_policy(Arc::clone(policy)))
+}
+
+fn policy(short: bool, on_lapsed: OnLapsed) -> Result<Arc<Policy>> {
+    let life = Duration::from_secs(if short { SHORT_LIFE_S } else { 30 * 24 * 3600 });
+    Ok(Arc::new(Policy::builder().on_lapsed(on_lapsed).retention(life).build()?))
+}
+
+/// Half text, half noise, as bodies are.
+fn outcome(entropy: &Entropy) -> Outcome {
+    let noise = (0..OUTCOME_BYTES / 16).map(|_| format!("{:016x}", entropy.next_u64()));
+    Outcome::bytes(noise.collect::<String>())
+}
+
+fn bar(length: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(length).with_message(what);
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg} {bar:40} {human_pos}/{human_len} {per_sec} {eta}")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
+async fn fill(engine: &Engine, records: u64) -> Result<()> {
+    let bar = bar(records, "filling");
+    let scope = Scope::builder().tenant("acme").build()?;
+    let policies = [policy(false, OnLapsed::Rerun)?, policy(true, OnLapsed::Rerun)?];
+    let tasks: Vec<_> = (0..FILLERS)
+        .map(|filler| {
+            let (engine, scope, bar) = (engine.clone(), scope.clone(), bar.clone());
+            let [long, short] = policies.clone();
+            tokio::spawn(async move {
+                let entropy = Entropy::seeded(filler);
+                for number in (filler..records).step_by(usize::try_from(FILLERS)?) {
+                    let policy = if number % SHORT_LIVED == 0 { &short } else { &long };
+                    let operation = operation(&scope, policy, "order", number)?;
+                    let outcome = outcome(&entropy);
+                    engine.run(&operation, async |_| Ok(outcome)).await?;
+                    bar.inc(1);
+                }
+                anyhow::Ok(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await??;
+    }
+    bar.finish();
+    Ok(())
+}
+
+/// The p99 of duplicates of operations drawn at random, from two callers at once.
+async fn duplicates(engine: &Engine, records: u64) -> Result<Duration> {
+    let bar = bar(DUPLICATES, "duplicates");
+    let scope = Scope::builder().tenant("acme").build()?;
+    let policy = policy(false, OnLapsed::Rerun)?;
+    let tasks: Vec<_> = (0..2)
+        .map(|caller| {
+            let (engine, scope, policy) = (engine.clone(), scope.clone(), Arc::clone(&policy));
+            let bar = bar.clone();
+            tokio::spawn(async move {
+                let entropy = Entropy::seeded(caller);
+                let mut samples = Vec::new();
+                for _ in 0..DUPLICATES / 2 {
+                    let number = entropy.next_u64() % records;
+                    let operation = operation(&scope, &policy, "order", number)?;
+                    let start = now();
+                    let ran = engine.run(&operation, async |_| Ok(Outcome::empty())).await?;
+                    samples.push(start.elapsed());
+                    ensure!(matches!(ran, Ran::Replayed(_)), "{number} is lost: {ran:?}");
+                    bar.inc(1);
+                }
+                anyhow::Ok(samples)
+            })
+        })
+        .collect();
+    let mut samples = Vec::new();
+    for task in tasks {
+        samples.extend(task.await??);
+    }
+    bar.finish();
+    Ok(percentile(&mut samples, 0.99))
+}
+
+/// The p99 of first-time begins, alone and while a tenth of the records is reclaimed.
+async fn reclaim(report: &mut Report, engine: &Engine, offset: &Offset, due: u64) -> Result<()> {
+    let alone = begins(engine, "alone").await?;
+    offset.store(2 * SHORT_LIFE_S, Ordering::Relaxed);
+    let reclaiming = Arc::new(AtomicBool::new(true));
+    let (sweeper, flag) = (engine.clone(), Arc::clone(&reclaiming));
+    let sweep = tokio::spawn(async move {
+        let bar = bar(due, "reclaiming");
+        let start = now();
+        let mut removed = 0;
+        loop {
+            let swept = sweeper.sweep(500).await?;
+            removed += swept.removed;
+            bar.set_position(removed);
+            if !swept.more {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        flag.store(false, Ordering::Relaxed);
+        bar.finish();
+        anyhow::Ok((removed, start.elapsed()))
+    });
+    let mut during = Vec::new();
+    let mut round = 0;
+    while reclaiming.load(Ordering::Relaxed) {
+        during.push(begins(engine, &format!("during-{round}")).await?);
+        round += 1;
+    }
+    let (removed, took) = sweep.await??;
+    ensure!(removed >= due, "{removed} of {due} were reclaimed");
+    let during = crate::report::median(during.iter().map(Duration::as_secs_f64).collect());
+    let ratio = during / alone.as_secs_f64();
+    report.add(
+        &format!(
+            "begin p99 while {removed} records are reclaimed (in {:.0} s)",
+            took.as_secs_f64()
+        ),
+        format!("{ratio:.2} × (alone {:.2} ms)", alone.as_secs_f64() * 1000.0),
+        "≤ 2 ×",
+        ratio <= 2.0,
+    );
+    Ok(())
+}
+
+/// The p99 of begins under `hold`, from eight callers at once.
+async fn begins(engine: &Engine, name: &str) -> Result<Duration> {
+    let scope = Scope::builder().tenant("acme").build()?;
+    let policy = policy(false, OnLapsed::Hold)?;
+    let tasks: Vec<_> = (0..8)
+        .map(|caller| {
+            let (engine, scope, policy) = (engine.clone(), scope.clone(), Arc::clone(&policy));
+            let name = format!("{name}-{caller}");
+            tokio::spawn(async move {
+                let mut samples = Vec::new();
+                for number in 0..BEGINS / 8 {
+                    let operation = operation(&scope, &policy, &name, number)?;
+                    let start = now();
+                    let begun = engine.begin(&operation).await?;
+                    samples.push(start.elapsed());
+                    if let justonce::engine::Begun::Claimed(mut claim) = begun {
+                        let _ = claim.complete(Outcome::empty()).await?;
+                    }
+                }
+                anyhow::Ok(samples)
+            })
+        })
+        .collect();
+    let mut samples = Vec::new();
+    for task in tasks {
+        samples.extend(task.await??);
+    }
+    Ok(percentile(&mut samples, 0.99))
 }

@@ -78,3 +78,25 @@ pub(crate) async fn durable(ticket: &Ticket) -> StoreResult<()> {
         StoreError::maybe_applied(StoreErrorKind::Stopped, message)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use justonce_core::{Key, Operation, Owner, Scope, Token};
+
+    #[tokio::test]
+    async fn more_fences_are_reserved_before_they_run_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(directory.path()).unwrap();
+        while store.0.state.fences.mint().is_some() {}
+        let operation = Operation::new(Scope::global(), Key::client("a").unwrap());
+        let begin = Step::begin(&operation, Owner::new("a"), Token(1));
+        let Answer::Claimed(claimed) = store.apply(&begin).await.unwrap() else {
+            panic!("it was new");
+        };
+        drop(store);
+        let store = EmbeddedStore::open(directory.path()).unwrap();
+        let next = store.0.state.fences.mint().unwrap();
+        assert!(next > claimed.fence, "{next} after {}", claimed.fence);
+    }
+}

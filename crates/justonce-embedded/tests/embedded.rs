@@ -1,0 +1,235 @@
+//! What only the embedded store promises.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "all of this is a test, also the functions that are not marked as one"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use justonce_core::engine::Begun;
+use justonce_core::store::{Maintenance, Records};
+use justonce_core::{
+    Action, Answer, Clock, Engine, Existing, Key, ManualClock, OnLapsed, Operation, Outcome, Owner,
+    Policy, Ran, Scope, StateName, Step, Timestamp, Token,
+};
+use justonce_embedded::{EmbeddedStore, OpenError};
+
+fn operation(key: &str, on_lapsed: OnLapsed) -> Operation {
+    let policy = Policy::builder().on_lapsed(on_lapsed).build().unwrap();
+    Operation::new(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
+}
+
+/// How many batches were written: the store keeps that number in a file.
+fn batches(directory: &Path) -> u64 {
+    let bytes = std::fs::read(directory.join("watermark")).unwrap();
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+#[tokio::test]
+async fn durability_follows_the_promise_and_a_duplicate_writes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::new(EmbeddedStore::open(directory.path()).unwrap());
+    let mut before = batches(directory.path());
+    for (on_lapsed, writes) in [(OnLapsed::Hold, 2), (OnLapsed::Resume, 2), (OnLapsed::Rerun, 1)] {
+        let operation = operation(&format!("{on_lapsed:?}"), on_lapsed);
+        let ran = engine.run(&operation, async |_| Ok(Outcome::bytes("done"))).await.unwrap();
+        assert!(matches!(ran, Ran::Executed(_)));
+        assert_eq!(batches(directory.path()) - before, writes, "{on_lapsed:?}");
+        for _ in 0..1000 {
+            let ran = engine.run(&operation, async |_| panic!("it ran before")).await.unwrap();
+            assert!(matches!(ran, Ran::Replayed(_)));
+        }
+        let other = operation.clone().with_fingerprint(justonce_core::Fingerprint::UNCHECKED);
+        assert!(engine.peek(&other).await.unwrap().is_some());
+        assert_eq!(batches(directory.path()) - before, writes, "duplicates wrote: {on_lapsed:?}");
+        before = batches(directory.path());
+    }
+}
+
+#[tokio::test]
+async fn a_second_owner_is_told_who_the_first_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = EmbeddedStore::open(directory.path()).unwrap();
+    let error = EmbeddedStore::open(directory.path()).unwrap_err();
+    assert!(
+        matches!(&error, OpenError::InUse { pid: Some(pid), .. } if *pid == std::process::id())
+    );
+    let said = error.to_string();
+    assert!(said.contains(&format!("in use by process {}", std::process::id())), "{said}");
+    drop(first);
+    EmbeddedStore::open(directory.path()).unwrap();
+}
+
+/// A clock that holds the writer thread up: it is read before each write.
+struct Gate {
+    hands: ManualClock,
+    arrived: SyncSender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl Clock for Gate {
+    fn now(&self) -> Timestamp {
+        if std::thread::current().name() == Some("justonce-commit") {
+            self.arrived.send(()).unwrap();
+            self.go_on.lock().unwrap().recv().unwrap();
+        }
+        self.hands.now()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_do_not_wait_for_a_writer_that_is_stuck() {
+    let directory = tempfile::tempdir().unwrap();
+    let (arrived, writing) = sync_channel(16);
+    let (open, go_on) = sync_channel(16);
+    let hands = ManualClock::starting_at(Timestamp::from_millis(1));
+    let gate = Gate { hands, arrived, go_on: Mutex::new(go_on) };
+    let store = EmbeddedStore::builder(directory.path()).clock(gate).open().unwrap();
+    let engine = Engine::new(store);
+    let done = operation("done", OnLapsed::Rerun);
+    open.send(()).unwrap();
+    engine.run(&done, async |_| Ok(Outcome::bytes("done"))).await.unwrap();
+    writing.recv().unwrap();
+
+    // The writer is stuck in the middle of a batch from here on.
+    let (other, stuck) = (engine.clone(), operation("stuck", OnLapsed::Hold));
+    let begin = tokio::spawn(async move { other.begin(&stuck).await.unwrap() });
+    writing.recv().unwrap();
+    for _ in 0..100 {
+        let ran = engine.run(&done, async |_| panic!("it ran before")).await.unwrap();
+        assert_eq!(ran, Ran::Replayed(Outcome::bytes("done")));
+    }
+    let busy = engine.peek(&operation("stuck", OnLapsed::Hold)).await.unwrap();
+    assert!(matches!(busy, Some(Existing::Busy(_))), "{busy:?}");
+    assert!(!begin.is_finished(), "a claim under hold was granted before it was durable");
+
+    for _ in 0..16 {
+        let _ = open.try_send(());
+    }
+    let Begun::Claimed(mut claim) = begin.await.unwrap() else { panic!("it was new") };
+    let _ = claim.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn time_does_not_go_back_when_the_clock_was_set_back_between_two_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let late = ManualClock::starting_at(Timestamp::from_millis(1_000_000_000));
+    let early = ManualClock::starting_at(Timestamp::from_millis(5));
+    let held = operation("held", OnLapsed::Hold);
+    let begin = Step::begin(&held, Owner::new("a"), Token(1));
+    let store = EmbeddedStore::builder(directory.path()).clock(late).open().unwrap();
+    assert!(matches!(store.apply(&begin).await.unwrap(), Answer::Claimed(_)));
+    drop(store);
+    let store = EmbeddedStore::builder(directory.path()).clock(early).open().unwrap();
+    let peek = Step::new(held.id(), Action::Peek(held.fingerprint()));
+    let Answer::Existing(Existing::Busy(busy)) = store.apply(&peek).await.unwrap() else {
+        panic!("the claim is alive");
+    };
+    assert!(busy.left <= Duration::from_secs(30), "the lease has grown to {:?}", busy.left);
+}
+
+#[tokio::test]
+async fn fences_grow_over_restarts_also_when_claims_were_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut last = 0;
+    for round in 0..5 {
+        let engine = Engine::new(EmbeddedStore::open(directory.path()).unwrap());
+        for key in 0..3 {
+            let operation = operation(&format!("{round}-{key}"), OnLapsed::Rerun);
+            let Begun::Claimed(mut claim) = engine.begin(&operation).await.unwrap() else {
+                panic!("it was new");
+            };
+            assert!(claim.fence().get() > last);
+            last = claim.fence().get();
+            let _ = claim.release().await.unwrap();
+        }
+    }
+}
+
+/// The journal files of the storage engine.
+fn journals(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(directory.join("records"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "jnl"))
+        .collect();
+    files.sort();
+    files
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_journal_is_noticed_and_never_loses_anything_in_silence() {
+    let directory = tempfile::tempdir().unwrap();
+    let original = directory.path().join("original");
+    let engine = Engine::new(EmbeddedStore::open(&original).unwrap());
+    let operations: Vec<Operation> =
+        (0..20).map(|n| operation(&format!("order-{n}"), OnLapsed::Hold)).collect();
+    for operation in &operations {
+        engine.run(operation, async |_| Ok(Outcome::bytes("done"))).await.unwrap();
+    }
+    drop(engine);
+    let journal = journals(&original).pop().unwrap();
+    let bytes = std::fs::read(&journal).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    let mut noticed = 0;
+    for part in 1..20 {
+        let at = used * part / 20;
+        let damaged = directory.path().join(format!("damaged-{part}"));
+        copy(&original, &damaged);
+        let mut bytes = bytes.clone();
+        if part % 2 == 0 {
+            bytes.truncate(at);
+        } else {
+            bytes[at] ^= 0x55;
+        }
+        std::fs::write(damaged.join("records").join(journal.file_name().unwrap()), bytes).unwrap();
+        match EmbeddedStore::open(&damaged) {
+            Err(_) => noticed += 1,
+            Ok(store) => {
+                for operation in &operations {
+                    let stored = store.get(&operation.id()).await.unwrap();
+                    let state = stored.map(|stored| stored.entry.state_name());
+                    assert_eq!(state, Some(StateName::Completed), "lost in silence at {at}");
+                }
+            }
+        }
+    }
+    assert!(noticed >= 18, "only {noticed} of 19 damages were noticed");
+}
+
+#[tokio::test]
+async fn a_clean_restart_also_finds_claims_that_need_not_be_durable() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::starting_at(Timestamp::from_millis(1));
+    let open =
+        || EmbeddedStore::builder(directory.path()).clock(clock.clone()).open().map(Arc::new);
+    let rerun = operation("rerun", OnLapsed::Rerun);
+    let begin = Step::begin(&rerun, Owner::new("a"), Token(1));
+    let store = open().unwrap();
+    assert!(matches!(store.apply(&begin).await.unwrap(), Answer::Claimed(_)));
+    let before = store.get(&rerun.id()).await.unwrap();
+    drop(store);
+    let store = open().unwrap();
+    assert_eq!(store.get(&rerun.id()).await.unwrap(), before);
+    let stats = store.stats().await.unwrap();
+    assert_eq!((stats.in_progress.count, stats.completed.count), (1, 0));
+}
