@@ -11,7 +11,8 @@ use super::run::{Said, ran};
 use crate::error::StoreResult;
 use crate::operation::Operation;
 use crate::outcome::Outcome;
-use crate::step::{Action, Existing};
+use crate::policy::OnFailure;
+use crate::step::{Action, Existing, FailureKind, Lost};
 
 /// The first pause between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -31,7 +32,11 @@ impl Engine {
     ) -> Result<Ran, RunError> {
         let until = Instant::now() + self.inner.limits.settle_timeout;
         match persist(&mut claim, &action, until, MAX_PAUSE).await {
-            Ok(Settlement::Stored) => self.told(operation, said).await,
+            Ok(Settlement::Stored) => Ok(self.told(operation, said).await),
+            // An earlier try whose reply was lost has freed the key already.
+            Ok(Settlement::Lost(Lost::Gone)) if frees_key(operation, &action) => {
+                Ok(self.told(operation, said).await)
+            }
             Ok(Settlement::Lost(_)) => self.superseded(operation).await,
             Err(source) => {
                 if source.is_passing() {
@@ -56,16 +61,17 @@ impl Engine {
         }
     }
 
-    async fn told(&self, operation: &Operation, said: Said) -> Result<Ran, RunError> {
-        Ok(match said {
+    async fn told(&self, operation: &Operation, said: Said) -> Ran {
+        match said {
             Said::Outcome(outcome) => Ran::Executed(outcome),
             Said::Failure(failure) => Ran::Failed(failure),
             Said::Nothing(ran) => ran,
-            Said::Unknown => match self.peek(operation).await? {
-                Some(Existing::Unknown(unknown)) => Ran::Unknown(unknown),
-                _ => Ran::TimedOut,
+            Said::Unknown => match self.peek(operation).await {
+                Ok(Some(Existing::Unknown(unknown))) => Ran::Unknown(unknown),
+                // Also if the store fails: its error would say that nothing was executed.
+                Ok(_) | Err(_) => Ran::TimedOut,
             },
-        })
+        }
     }
 
     /// What a caller hears whose claim was lost: the winner's outcome, if there is one.
@@ -75,6 +81,18 @@ impl Engine {
             Ok(Some(existing @ (Existing::Failed(_) | Existing::Unknown(_)))) => ran(existing),
             Ok(_) | Err(_) => Ran::Superseded(None),
         })
+    }
+}
+
+/// Whether a step leaves nothing behind, so that its repetition finds nothing.
+fn frees_key(operation: &Operation, action: &Action) -> bool {
+    match action {
+        Action::Release(_) => true,
+        Action::Fail(_, failure) => {
+            failure.kind == FailureKind::Passing
+                && operation.policy().on_failure() == OnFailure::Release
+        }
+        _ => false,
     }
 }
 
