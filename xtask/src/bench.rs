@@ -21,12 +21,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn command(options: &Options) -> Cmd {
-    Cmd::new(
-        "cargo",
-        &["run", "--release", "--package", "justonce-bench", "--"],
-    )
-    .args(&[&options.name])
-    .args(&options.args)
+    Cmd::new("cargo", &["run", "--release", "--package", "justonce-bench", "--"])
+        .args(&[&options.name])
+        .args(&options.args)
 }
 
 #[cfg(test)]
@@ -35,10 +32,7 @@ mod tests {
 
     #[test]
     fn the_name_comes_before_its_arguments() {
-        let options = Options {
-            name: "core".into(),
-            args: vec!["--quick".into()],
-        };
+        let options = Options { name: "core".into(), args: vec!["--quick".into()] };
         let expected = "cargo run --release --package justonce-bench -- core --quick";
         assert_eq!(command(&options).to_string(), expected);
     }

@@ -62,11 +62,7 @@ pub(crate) fn run() -> Result<()> {
             eprintln!("error: {error:#}");
         }
         let passed = result.is_ok();
-        println!(
-            "=== {name}: {} in {:.1} s",
-            verdict(passed),
-            took.as_secs_f64()
-        );
+        println!("=== {name}: {} in {:.1} s", verdict(passed), took.as_secs_f64());
         ended.push(Ended { name, passed, took });
     }
     conclude(&ended)
@@ -126,10 +122,7 @@ fn kept_target_dir(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf>
     Some(cache.join("justonce").join("target"))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a stopwatch for people; no behaviour depends on it"
-)]
+#[expect(clippy::disallowed_methods, reason = "a stopwatch for people; no behaviour depends on it")]
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = Instant::now();
     let result = work();
@@ -143,20 +136,11 @@ fn verdict(passed: bool) -> &'static str {
 fn conclude(ended: &[Ended]) -> Result<()> {
     println!("\n=== summary ===");
     for Ended { name, passed, took } in ended {
-        println!(
-            "{:<6} {:>7.1} s  {name}",
-            verdict(*passed),
-            took.as_secs_f64()
-        );
+        println!("{:<6} {:>7.1} s  {name}", verdict(*passed), took.as_secs_f64());
     }
     let failed: Vec<_> = ended.iter().filter(|e| !e.passed).map(|e| e.name).collect();
     if !failed.is_empty() {
-        bail!(
-            "{} of {} steps failed: {}",
-            failed.len(),
-            ended.len(),
-            failed.join("; ")
-        );
+        bail!("{} of {} steps failed: {}", failed.len(), ended.len(), failed.join("; "));
     }
     Ok(())
 }
@@ -168,10 +152,7 @@ mod tests {
     #[test]
     fn the_steps_are_in_order() {
         let names: Vec<_> = steps().iter().map(Step::name).collect();
-        assert_eq!(
-            names,
-            ["fmt", "clippy", "tidy", "docs", "test, as the README says"]
-        );
+        assert_eq!(names, ["fmt", "clippy", "tidy", "docs", "test, as the README says"]);
     }
 
     #[test]
@@ -182,11 +163,7 @@ mod tests {
 
     #[test]
     fn prose_and_longer_commands_are_not_the_readme_command() {
-        for readme in [
-            "cargo xtask test",
-            "```\ncargo xtask test --kills 3\n```",
-            "",
-        ] {
+        for readme in ["cargo xtask test", "```\ncargo xtask test --kills 3\n```", ""] {
             let error = readme_test(readme).unwrap_err().to_string();
             assert!(error.contains("no fenced code block"), "{error}");
         }
@@ -194,37 +171,24 @@ mod tests {
 
     fn kept(variables: &[(&str, &str)]) -> Option<PathBuf> {
         kept_target_dir(|name| {
-            variables
-                .iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| (*value).to_owned())
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
     }
 
     #[test]
     fn only_ci_keeps_its_target_directory() {
         let dir = Some(PathBuf::from("/c/justonce/target"));
-        assert_eq!(
-            kept(&[("CI", "1"), ("XDG_CACHE_HOME", "/c"), ("HOME", "/h")]),
-            dir
-        );
+        assert_eq!(kept(&[("CI", "1"), ("XDG_CACHE_HOME", "/c"), ("HOME", "/h")]), dir);
         let dir = Some(PathBuf::from("/h/.cache/justonce/target"));
         assert_eq!(kept(&[("CI", "1"), ("HOME", "/h")]), dir);
         assert_eq!(kept(&[("HOME", "/h")]), None);
-        assert_eq!(
-            kept(&[("CI", "1"), ("HOME", "/h"), ("CARGO_TARGET_DIR", "/t")]),
-            None
-        );
+        assert_eq!(kept(&[("CI", "1"), ("HOME", "/h"), ("CARGO_TARGET_DIR", "/t")]), None);
         assert_eq!(kept(&[("CI", "1")]), None);
     }
 
     #[test]
     fn one_failure_fails_the_run() {
-        let step = |name, passed| Ended {
-            name,
-            passed,
-            took: Duration::ZERO,
-        };
+        let step = |name, passed| Ended { name, passed, took: Duration::ZERO };
         assert!(conclude(&[step("a", true), step("b", true)]).is_ok());
         let error = conclude(&[step("a", true), step("b", false)]).unwrap_err();
         assert_eq!(error.to_string(), "1 of 2 steps failed: b");

@@ -13,9 +13,7 @@ use anyhow::{Context, Result, bail};
 pub(crate) fn workspace_root() -> PathBuf {
     let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    manifest_dir
-        .parent()
-        .map_or_else(|| manifest_dir.clone(), Path::to_path_buf)
+    manifest_dir.parent().map_or_else(|| manifest_dir.clone(), Path::to_path_buf)
 }
 
 /// A command line that has not been run yet.
@@ -30,11 +28,7 @@ impl Cmd {
     /// A command from its program and arguments; no shell is involved.
     pub(crate) fn new<S: AsRef<str>>(program: &str, args: &[S]) -> Self {
         let args = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
-        Self {
-            program: program.to_owned(),
-            args,
-            envs: Vec::new(),
-        }
+        Self { program: program.to_owned(), args, envs: Vec::new() }
     }
 
     /// A command from one line that is split at whitespace, or nothing if the line is blank.
@@ -46,8 +40,7 @@ impl Cmd {
 
     /// Adds arguments at the end.
     pub(crate) fn args<S: AsRef<str>>(mut self, args: &[S]) -> Self {
-        self.args
-            .extend(args.iter().map(|arg| arg.as_ref().to_owned()));
+        self.args.extend(args.iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
@@ -60,10 +53,7 @@ impl Cmd {
     /// Prints the command, runs it with this process's output, and fails unless it succeeds.
     pub(crate) fn run(&self) -> Result<()> {
         eprintln!("$ {self}");
-        let status = self
-            .command()
-            .status()
-            .with_context(|| self.cannot_start())?;
+        let status = self.command().status().with_context(|| self.cannot_start())?;
         if !status.success() {
             bail!("`{self}` failed ({status})");
         }
@@ -72,10 +62,7 @@ impl Cmd {
 
     /// Runs the command in silence and returns what it wrote.
     pub(crate) fn stdout(&self) -> Result<String> {
-        let output = self
-            .command()
-            .output()
-            .with_context(|| self.cannot_start())?;
+        let output = self.command().output().with_context(|| self.cannot_start())?;
         if !output.status.success() {
             let complaint = String::from_utf8_lossy(&output.stderr);
             bail!("`{self}` failed ({}): {}", output.status, complaint.trim());
@@ -86,10 +73,7 @@ impl Cmd {
     /// Whether the command exists and succeeds; it is run in silence.
     pub(crate) fn succeeds(&self) -> bool {
         let mut command = self.command();
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     }
 
@@ -145,18 +129,12 @@ mod tests {
     #[test]
     fn a_printed_command_can_be_pasted() {
         let cmd = Cmd::new("cargo", &["doc", "a b", "it's"]).env("FLAGS", "-D warnings");
-        assert_eq!(
-            cmd.to_string(),
-            r"FLAGS='-D warnings' cargo doc 'a b' 'it'\''s'"
-        );
+        assert_eq!(cmd.to_string(), r"FLAGS='-D warnings' cargo doc 'a b' 'it'\''s'");
     }
 
     #[test]
     fn a_line_is_split_at_whitespace() {
-        assert_eq!(
-            Cmd::parse("  cargo  fmt "),
-            Some(Cmd::new("cargo", &["fmt"]))
-        );
+        assert_eq!(Cmd::parse("  cargo  fmt "), Some(Cmd::new("cargo", &["fmt"])));
         assert_eq!(Cmd::parse("   "), None);
     }
 
@@ -165,12 +143,7 @@ mod tests {
         let error = Cmd::new("false", &["x"]).run().unwrap_err();
         assert!(error.to_string().contains("`false x` failed"), "{error}");
         let error = Cmd::new("no-such-program", &["x"]).run().unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("is `no-such-program` installed?"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("is `no-such-program` installed?"), "{error}");
     }
 
     #[test]

@@ -39,11 +39,7 @@ pub(crate) fn lines(text: &str) -> Vec<Line<'_>> {
             }
             (Some(_), _) => Kind::Code,
         };
-        lines.push(Line {
-            number: index + 1,
-            text,
-            kind,
-        });
+        lines.push(Line { number: index + 1, text, kind });
     }
     lines
 }
@@ -69,19 +65,13 @@ mod tests {
     #[test]
     fn fences_open_and_close() {
         use Kind::{Code, Fence, Prose};
-        assert_eq!(
-            kinds("a\n```sh\nb\n```\nc"),
-            [Prose, Fence, Code, Fence, Prose]
-        );
+        assert_eq!(kinds("a\n```sh\nb\n```\nc"), [Prose, Fence, Code, Fence, Prose]);
     }
 
     #[test]
     fn a_longer_fence_holds_a_shorter_one() {
         use Kind::{Code, Fence, Prose};
-        assert_eq!(
-            kinds("````\n```\n~~~\n````\nc"),
-            [Fence, Code, Code, Fence, Prose]
-        );
+        assert_eq!(kinds("````\n```\n~~~\n````\nc"), [Fence, Code, Code, Fence, Prose]);
     }
 
     #[test]

@@ -70,9 +70,7 @@ impl Machine for ThisMachine {
     }
 
     fn is_root(&mut self) -> bool {
-        Cmd::new("id", &["-u"])
-            .stdout()
-            .is_ok_and(|id| id.trim() == "0")
+        Cmd::new("id", &["-u"]).stdout().is_ok_and(|id| id.trim() == "0")
     }
 
     fn run(&mut self, cmd: &Cmd) -> Result<()> {
@@ -101,10 +99,7 @@ fn provide(needs: &[Need], machine: &mut impl Machine) -> Result<()> {
         }
     }
     if !missing.is_empty() {
-        bail!(
-            "this machine lacks what the tests need:\n{}",
-            missing.join("\n")
-        );
+        bail!("this machine lacks what the tests need:\n{}", missing.join("\n"));
     }
     Ok(())
 }
@@ -161,11 +156,7 @@ impl Apt {
 /// An apt command. The variable is set by `env` because sudo drops the caller's variables.
 fn apt_get(sudo: bool, args: &[&str]) -> Cmd {
     let [env, assignment, apt_get] = APT;
-    let cmd = if sudo {
-        Cmd::new("sudo", &["-n", env])
-    } else {
-        Cmd::new(env, &[] as &[&str])
-    };
+    let cmd = if sudo { Cmd::new("sudo", &["-n", env]) } else { Cmd::new(env, &[] as &[&str]) };
     cmd.args(&[assignment, apt_get]).args(args)
 }
 
@@ -205,10 +196,7 @@ mod tests {
         fn succeeds(&mut self, cmd: &Cmd) -> bool {
             let line = cmd.to_string();
             let program = line.split(' ').next().unwrap();
-            let installed = self
-                .ran
-                .iter()
-                .any(|ran| ran.contains(&format!("{program}-")));
+            let installed = self.ran.iter().any(|ran| ran.contains(&format!("{program}-")));
             self.present.contains(&program) || (installed && !self.broken_packages)
         }
 
@@ -224,21 +212,14 @@ mod tests {
 
     #[test]
     fn nothing_runs_when_all_is_present() {
-        let mut machine = Fake {
-            present: vec!["first", "third"],
-            ..Fake::default()
-        };
+        let mut machine = Fake { present: vec!["first", "third"], ..Fake::default() };
         provide(&[FIRST, THIRD], &mut machine).unwrap();
         assert!(machine.ran.is_empty());
     }
 
     #[test]
     fn root_updates_once_and_installs_each() {
-        let mut machine = Fake {
-            present: vec!["apt-get"],
-            root: true,
-            ..Fake::default()
-        };
+        let mut machine = Fake { present: vec!["apt-get"], root: true, ..Fake::default() };
         provide(&[FIRST, SECOND, THIRD], &mut machine).unwrap();
         let expected = [
             "env DEBIAN_FRONTEND=noninteractive apt-get update",
@@ -251,10 +232,7 @@ mod tests {
 
     #[test]
     fn sudo_is_used_when_it_asks_for_no_password() {
-        let mut machine = Fake {
-            present: vec!["apt-get", "sudo"],
-            ..Fake::default()
-        };
+        let mut machine = Fake { present: vec!["apt-get", "sudo"], ..Fake::default() };
         provide(&[FIRST], &mut machine).unwrap();
         let update = "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get update";
         assert_eq!(machine.ran.first().unwrap(), update);
@@ -262,35 +240,24 @@ mod tests {
 
     #[test]
     fn without_rights_the_error_says_what_to_type() {
-        let mut machine = Fake {
-            present: vec!["apt-get"],
-            ..Fake::default()
-        };
+        let mut machine = Fake { present: vec!["apt-get"], ..Fake::default() };
         let error = provide(&[FIRST], &mut machine).unwrap_err().to_string();
         assert!(error.contains("takes root or passwordless sudo"), "{error}");
-        assert!(
-            error.contains("`sudo apt-get install first-package`"),
-            "{error}"
-        );
+        assert!(error.contains("`sudo apt-get install first-package`"), "{error}");
         assert!(machine.ran.is_empty());
     }
 
     #[test]
     fn every_missing_need_is_named_at_once() {
         let mut machine = Fake::default();
-        let error = provide(&[FIRST, SECOND], &mut machine)
-            .unwrap_err()
-            .to_string();
+        let error = provide(&[FIRST, SECOND], &mut machine).unwrap_err().to_string();
         assert!(error.contains("first (for a test)"), "{error}");
         assert!(error.contains("second (for a test)"), "{error}");
     }
 
     #[test]
     fn an_installation_that_does_not_help_is_a_failure() {
-        let mut machine = Fake {
-            broken_packages: true,
-            ..Fake::default()
-        };
+        let mut machine = Fake { broken_packages: true, ..Fake::default() };
         let error = provide(&[THIRD], &mut machine).unwrap_err().to_string();
         assert!(error.contains("does not answer"), "{error}");
     }

@@ -28,10 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// The commands to run. They share the profile and the features, so that most is built once.
 fn commands(options: &Options) -> Vec<Cmd> {
-    let mut tests = Cmd::new(
-        "cargo",
-        &["nextest", "run", "--workspace", "--all-features"],
-    );
+    let mut tests = Cmd::new("cargo", &["nextest", "run", "--workspace", "--all-features"]);
     if let Some(kills) = options.kills {
         tests = tests.env(KILLS_VARIABLE, &kills.to_string());
     }
@@ -65,10 +62,7 @@ mod tests {
 
     #[test]
     fn a_filter_runs_nextest_only() {
-        let options = Options {
-            kills: Some(500),
-            filters: vec!["crash".into()],
-        };
+        let options = Options { kills: Some(500), filters: vec!["crash".into()] };
         let expected = "JUSTONCE_KILLS=500 cargo nextest run --workspace --all-features crash";
         assert_eq!(lines(&options), [expected]);
     }

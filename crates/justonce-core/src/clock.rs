@@ -129,21 +129,14 @@ impl TimerClock {
     /// A clock that shows `base` now.
     #[must_use]
     pub fn starting_at(base: Timestamp) -> Self {
-        Self {
-            base,
-            start: tokio::time::Instant::now(),
-        }
+        Self { base, start: tokio::time::Instant::now() }
     }
 }
 
 impl Clock for TimerClock {
     fn now(&self) -> Timestamp {
         let elapsed = self.start.elapsed().as_millis();
-        Timestamp(
-            self.base
-                .0
-                .saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX)),
-        )
+        Timestamp(self.base.0.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX)))
     }
 }
 
@@ -154,10 +147,7 @@ mod tests {
     #[test]
     fn arithmetic_saturates_and_rounds_up() {
         assert_eq!(Timestamp::MAX.after(Duration::from_secs(1)), Timestamp::MAX);
-        assert_eq!(
-            Timestamp::ZERO.after(Duration::from_nanos(1)),
-            Timestamp::from_millis(1)
-        );
+        assert_eq!(Timestamp::ZERO.after(Duration::from_nanos(1)), Timestamp::from_millis(1));
         assert_eq!(Timestamp::ZERO.after(Duration::MAX), Timestamp::MAX);
         assert_eq!(Timestamp::ZERO.since(Timestamp::MAX), Duration::ZERO);
     }

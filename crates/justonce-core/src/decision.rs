@@ -43,21 +43,10 @@ impl Decision {
             Change::Remove => None,
             Change::Keep => before.map(|stored| stored.noted(note)),
             Change::Put(entry) => {
-                let anew = matches!(
-                    &note,
-                    Some(Note {
-                        kind: NoteKind::Claimed(_),
-                        ..
-                    })
-                ) || matches!(entry, Entry::Tombstone(_));
+                let anew = matches!(&note, Some(Note { kind: NoteKind::Claimed(_), .. }))
+                    || matches!(entry, Entry::Tombstone(_));
                 let timeline = before.filter(|_| !anew).map(|stored| stored.timeline);
-                Some(
-                    Stored {
-                        entry,
-                        timeline: timeline.unwrap_or_default(),
-                    }
-                    .noted(note),
-                )
+                Some(Stored { entry, timeline: timeline.unwrap_or_default() }.noted(note))
             }
         };
         (after, self.answer)
@@ -118,21 +107,11 @@ pub(crate) fn granted(
         lease: claim.policy.lease,
     });
     let state = State::InProgress(claim);
-    let record = Record {
-        subject,
-        fence,
-        attempt,
-        changed_at: now,
-        state,
-    };
+    let record = Record { subject, fence, attempt, changed_at: now, state };
     Decision {
         change: Change::Put(Entry::Record(record)),
         answer,
-        note: Some(Note {
-            at: now,
-            fence,
-            kind: note,
-        }),
+        note: Some(Note { at: now, fence, kind: note }),
         durable,
     }
 }
@@ -152,37 +131,18 @@ pub(crate) fn put(
         changed_at: now,
         state,
     };
-    let note = note.map(|kind| Note {
-        at: now,
-        fence: record.fence,
-        kind,
-    });
-    Decision {
-        change: Change::Put(Entry::Record(record)),
-        answer: Answer::Applied,
-        note,
-        durable,
-    }
+    let note = note.map(|kind| Note { at: now, fence: record.fence, kind });
+    Decision { change: Change::Put(Entry::Record(record)), answer: Answer::Applied, note, durable }
 }
 
 /// The record is gone.
 pub(crate) const fn remove(answer: Answer) -> Decision {
-    Decision {
-        change: Change::Remove,
-        answer,
-        note: None,
-        durable: true,
-    }
+    Decision { change: Change::Remove, answer, note: None, durable: true }
 }
 
 /// Nothing changes.
 pub(crate) const fn keep(answer: Answer) -> Decision {
-    Decision {
-        change: Change::Keep,
-        answer,
-        note: None,
-        durable: false,
-    }
+    Decision { change: Change::Keep, answer, note: None, durable: false }
 }
 
 /// Nothing changes, and this is what became of the operation.
@@ -202,13 +162,6 @@ pub(crate) fn refuse(action: &Action, fence: Fence, lost: Lost, now: Timestamp) 
         Action::Resolve(..) => Some(RefusedStep::Resolve),
         Action::Begin(_) | Action::Peek(_) | Action::Sweep => None,
     };
-    let note = step.map(|step| Note {
-        at: now,
-        fence,
-        kind: NoteKind::Refused(step),
-    });
-    Decision {
-        note,
-        ..keep(Answer::Lost(lost))
-    }
+    let note = step.map(|step| Note { at: now, fence, kind: NoteKind::Refused(step) });
+    Decision { note, ..keep(Answer::Lost(lost)) }
 }

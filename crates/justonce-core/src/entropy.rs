@@ -19,10 +19,7 @@ impl Entropy {
     /// The same numbers for the same seed.
     #[must_use]
     pub const fn seeded(seed: u64) -> Self {
-        Self {
-            instance: mix(!seed),
-            state: AtomicU64::new(seed),
-        }
+        Self { instance: mix(!seed), state: AtomicU64::new(seed) }
     }
 
     /// Numbers that differ in every process, seeded by the operating system through the standard
@@ -30,18 +27,12 @@ impl Entropy {
     #[must_use]
     pub fn from_system() -> Self {
         let draw = || RandomState::new().build_hasher().finish();
-        Self {
-            instance: draw(),
-            state: AtomicU64::new(draw()),
-        }
+        Self { instance: draw(), state: AtomicU64::new(draw()) }
     }
 
     /// The next 64 bits.
     pub fn next_u64(&self) -> u64 {
-        mix(self
-            .state
-            .fetch_add(GOLDEN_STEP, Ordering::Relaxed)
-            .wrapping_add(GOLDEN_STEP))
+        mix(self.state.fetch_add(GOLDEN_STEP, Ordering::Relaxed).wrapping_add(GOLDEN_STEP))
     }
 
     /// The next 32 bits.
@@ -78,9 +69,6 @@ mod tests {
 
     #[test]
     fn two_system_sources_differ() {
-        assert_ne!(
-            Entropy::from_system().next_u128(),
-            Entropy::from_system().next_u128()
-        );
+        assert_ne!(Entropy::from_system().next_u128(), Entropy::from_system().next_u128());
     }
 }

@@ -49,23 +49,13 @@ impl StoreError {
     /// An error of a step that certainly did not take place.
     #[must_use]
     pub fn not_applied(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            effect: Effect::NotApplied,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind, effect: Effect::NotApplied, message: message.into(), source: None }
     }
 
     /// An error of a step that may have taken place.
     #[must_use]
     pub fn maybe_applied(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            effect: Effect::MayHaveBeenApplied,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind, effect: Effect::MayHaveBeenApplied, message: message.into(), source: None }
     }
 
     /// The same with its cause.
@@ -90,10 +80,7 @@ impl StoreError {
     /// Whether the same step may succeed later without anybody's help.
     #[must_use]
     pub const fn is_passing(&self) -> bool {
-        matches!(
-            self.kind,
-            StoreErrorKind::Unavailable | StoreErrorKind::TimedOut
-        )
+        matches!(self.kind, StoreErrorKind::Unavailable | StoreErrorKind::TimedOut)
     }
 }
 
@@ -109,9 +96,7 @@ impl fmt::Display for StoreError {
 
 impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source
-            .as_deref()
-            .map(|source| source as &(dyn Error + 'static))
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
     }
 }
 

@@ -41,10 +41,7 @@ impl Fingerprint {
     pub const SHA256: u8 = 2;
 
     /// No fingerprint: agrees with everything. For operations whose key says it all.
-    pub const UNCHECKED: Self = Self {
-        version: 0,
-        digest: [0; 32],
-    };
+    pub const UNCHECKED: Self = Self { version: 0, digest: [0; 32] };
 
     /// The fingerprint of a payload in which every byte counts.
     #[must_use]
@@ -61,9 +58,7 @@ impl Fingerprint {
     /// Starts a fingerprint of several parts.
     pub fn builder(scope: &Scope) -> FingerprintBuilder {
         let key = hash::keyed(hash::FINGERPRINT, &[scope.as_str().as_bytes()]);
-        FingerprintBuilder {
-            algorithm: Algorithm::Blake3(blake3::Hasher::new_keyed(&key).into()),
-        }
+        FingerprintBuilder { algorithm: Algorithm::Blake3(blake3::Hasher::new_keyed(&key).into()) }
     }
 
     /// Starts a fingerprint by SHA-256, for places where BLAKE3 is not approved.
@@ -71,9 +66,7 @@ impl Fingerprint {
     pub fn sha256_builder(scope: &Scope) -> FingerprintBuilder {
         use sha2::Digest;
         let key = hash::keyed(hash::FINGERPRINT, &[scope.as_str().as_bytes()]);
-        FingerprintBuilder {
-            algorithm: Algorithm::Sha256(sha2::Sha256::new_with_prefix(key)),
-        }
+        FingerprintBuilder { algorithm: Algorithm::Sha256(sha2::Sha256::new_with_prefix(key)) }
     }
 
     /// A fingerprint as a store kept it. Versions this program does not know are kept as they
@@ -105,12 +98,7 @@ impl Fingerprint {
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digest = hash::text(&self.digest);
-        write!(
-            f,
-            "Fingerprint(v{} {})",
-            self.version,
-            digest.get(..12).unwrap_or_default()
-        )
+        write!(f, "Fingerprint(v{} {})", self.version, digest.get(..12).unwrap_or_default())
     }
 }
 
@@ -144,17 +132,13 @@ impl FingerprintBuilder {
     #[must_use]
     pub fn finish(self) -> Fingerprint {
         match self.algorithm {
-            Algorithm::Blake3(hasher) => Fingerprint {
-                version: Fingerprint::BLAKE3,
-                digest: *hasher.finalize().as_bytes(),
-            },
+            Algorithm::Blake3(hasher) => {
+                Fingerprint { version: Fingerprint::BLAKE3, digest: *hasher.finalize().as_bytes() }
+            }
             #[cfg(feature = "sha2")]
             Algorithm::Sha256(hasher) => {
                 use sha2::Digest;
-                Fingerprint {
-                    version: Fingerprint::SHA256,
-                    digest: hasher.finalize().into(),
-                }
+                Fingerprint { version: Fingerprint::SHA256, digest: hasher.finalize().into() }
             }
         }
     }
@@ -210,12 +194,8 @@ mod tests {
     #[test]
     fn sha256_is_another_version() {
         let scope = Scope::global();
-        let a = Fingerprint::sha256_builder(&scope)
-            .part("payload", b"a")
-            .finish();
-        let b = Fingerprint::sha256_builder(&scope)
-            .part("payload", b"b")
-            .finish();
+        let a = Fingerprint::sha256_builder(&scope).part("payload", b"a").finish();
+        let b = Fingerprint::sha256_builder(&scope).part("payload", b"b").finish();
         assert!(!a.agrees_with(&b));
         assert!(a.agrees_with(&Fingerprint::of(&scope, b"b")));
         assert_eq!(a.version(), Fingerprint::SHA256);

@@ -63,10 +63,7 @@ impl Key {
     #[must_use]
     pub fn issued(now: Timestamp, entropy: &Entropy) -> Self {
         // The halves of `next_u128` are not both fresh, so ten random bytes take two draws.
-        let (high, low) = (
-            entropy.next_u64().to_be_bytes(),
-            entropy.next_u64().to_be_bytes(),
-        );
+        let (high, low) = (entropy.next_u64().to_be_bytes(), entropy.next_u64().to_be_bytes());
         let mut random = [0_u8; 10];
         for (to, from) in random.iter_mut().zip(high.iter().chain(low.iter())) {
             *to = *from;
@@ -78,13 +75,9 @@ impl Key {
     /// When a UUIDv7 key was issued, by its own account.
     #[must_use]
     pub fn issued_at(&self) -> Option<Timestamp> {
-        let id = uuid::Uuid::try_parse(&self.0)
-            .ok()
-            .filter(|id| id.get_version_num() == 7)?;
+        let id = uuid::Uuid::try_parse(&self.0).ok().filter(|id| id.get_version_num() == 7)?;
         let (seconds, nanos) = id.get_timestamp()?.to_unix();
-        let millis = seconds
-            .checked_mul(1000)?
-            .checked_add(u64::from(nanos / 1_000_000))?;
+        let millis = seconds.checked_mul(1000)?.checked_add(u64::from(nanos / 1_000_000))?;
         Some(Timestamp::from_millis(millis))
     }
 
@@ -135,7 +128,8 @@ impl fmt::Display for KeyError {
             Self::Empty => f.write_str("the key is empty: send 1 to 255 visible characters"),
             Self::TooLong(len) => write!(
                 f,
-                "the key has {len} bytes, at most {MAX_KEY_BYTES} are allowed: send a UUID or a hash"
+                "the key has {len} bytes, at most {MAX_KEY_BYTES} are allowed: send a UUID or a \
+                 hash"
             ),
             Self::NotVisible(at) => write!(
                 f,

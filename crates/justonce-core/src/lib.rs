@@ -46,6 +46,7 @@ mod step;
 pub mod store;
 mod timeline;
 mod transition;
+mod view;
 
 pub use canonical::Canonical;
 pub use claim::{
@@ -81,4 +82,5 @@ pub use timeline::{
     HowResolved, MAX_NOTE_TEXT_BYTES, MAX_NOTES, Note, NoteKind, RefusedStep, Resolver, Timeline,
     Why,
 };
-pub use transition::{state_at, transition};
+pub use transition::transition;
+pub use view::state_at;

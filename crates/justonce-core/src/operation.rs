@@ -174,17 +174,8 @@ mod tests {
         let operation = Operation::new(Scope::global(), Key::client("1").unwrap());
         let cap = operation.policy().lease_cap();
         assert_eq!(operation.handler_limit(), cap);
-        assert_eq!(
-            operation
-                .clone()
-                .with_handler_timeout(Duration::MAX)
-                .handler_limit(),
-            cap
-        );
+        assert_eq!(operation.clone().with_handler_timeout(Duration::MAX).handler_limit(), cap);
         let second = Duration::from_secs(1);
-        assert_eq!(
-            operation.with_handler_timeout(second).handler_limit(),
-            second
-        );
+        assert_eq!(operation.with_handler_timeout(second).handler_limit(), second);
     }
 }

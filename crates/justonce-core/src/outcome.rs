@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// The longest body that is stored with an outcome, in bytes. A longer one is delivered whole to
-/// the first caller and stored as [`Body::TooLarge`].
+/// The longest body that is stored with an outcome, in bytes. Of a longer one only the size is
+/// kept, as [`Body::TooLarge`]: doors deliver it to the first caller by themselves.
 pub const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 /// The most headers one outcome may have.
 pub const MAX_HEADERS: usize = 256;
@@ -40,7 +40,7 @@ struct Parts {
 }
 
 /// One header of an [`Outcome`], in the order in which it was sent.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The name.
     pub name: Box<str>,
@@ -49,7 +49,7 @@ pub struct Header {
 }
 
 /// The body of an [`Outcome`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Body {
     /// The bytes, whole.
     Whole(Bytes),
@@ -63,11 +63,7 @@ impl Outcome {
     #[must_use]
     pub fn bytes(body: impl Into<Bytes>) -> Self {
         let body = Body::of(body.into());
-        Self(Arc::new(Parts {
-            status: None,
-            headers: Vec::new(),
-            body,
-        }))
+        Self(Arc::new(Parts { status: None, headers: Vec::new(), body }))
     }
 
     /// The outcome of an operation that has nothing to say but that it is done.
@@ -79,11 +75,7 @@ impl Outcome {
     /// Starts an outcome with status and headers.
     pub fn builder() -> OutcomeBuilder {
         OutcomeBuilder {
-            parts: Parts {
-                status: None,
-                headers: Vec::new(),
-                body: Body::Whole(Bytes::new()),
-            },
+            parts: Parts { status: None, headers: Vec::new(), body: Body::Whole(Bytes::new()) },
         }
     }
 
@@ -130,6 +122,21 @@ impl fmt::Debug for Outcome {
     }
 }
 
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} bytes", self.name, self.value.len())
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(bytes) => write!(f, "Whole({} bytes)", bytes.len()),
+            Self::TooLarge(size) => write!(f, "TooLarge({size} bytes)"),
+        }
+    }
+}
+
 impl Body {
     /// A body as it is stored: whole, or not at all.
     #[must_use]
@@ -158,10 +165,7 @@ impl OutcomeBuilder {
 
     /// One more header; a name may be repeated.
     pub fn header(mut self, name: impl Into<Box<str>>, value: impl Into<Bytes>) -> Self {
-        self.parts.headers.push(Header {
-            name: name.into(),
-            value: value.into(),
-        });
+        self.parts.headers.push(Header { name: name.into(), value: value.into() });
         self
     }
 
@@ -186,10 +190,7 @@ impl OutcomeBuilder {
         let headers = &self.parts.headers;
         let bytes: usize = headers.iter().map(|h| h.name.len() + h.value.len()).sum();
         if headers.len() > MAX_HEADERS || bytes > MAX_HEADER_BYTES {
-            return Err(OutcomeError {
-                headers: headers.len(),
-                bytes,
-            });
+            return Err(OutcomeError { headers: headers.len(), bytes });
         }
         Ok(Outcome(Arc::new(self.parts)))
     }
@@ -197,9 +198,7 @@ impl OutcomeBuilder {
 
 impl fmt::Debug for OutcomeBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutcomeBuilder")
-            .field("headers", &self.parts.headers.len())
-            .finish()
+        f.debug_struct("OutcomeBuilder").field("headers", &self.parts.headers.len()).finish()
     }
 }
 
@@ -235,19 +234,14 @@ mod tests {
         assert_eq!(fits.body().map(<[u8]>::len), Some(MAX_BODY_BYTES));
         let large = Outcome::bytes(vec![7; MAX_BODY_BYTES + 1]);
         assert_eq!(large.body(), None);
-        assert_eq!(
-            large.stored_body(),
-            &Body::TooLarge(MAX_BODY_BYTES as u64 + 1)
-        );
+        assert_eq!(large.stored_body(), &Body::TooLarge(MAX_BODY_BYTES as u64 + 1));
     }
 
     #[test]
     fn headers_are_bounded_and_keep_their_order() {
         let build = |count: usize| {
             let start = Outcome::builder().status(200);
-            (0..count)
-                .fold(start, |b, n| b.header("x-n", n.to_string()))
-                .build()
+            (0..count).fold(start, |b, n| b.header("x-n", n.to_string())).build()
         };
         let kept = build(3).unwrap();
         let values: Vec<_> = kept.headers().iter().map(|h| h.value.clone()).collect();

@@ -79,10 +79,8 @@ pub struct BackOff {
 
 impl BackOff {
     /// From 200 ms to one minute.
-    pub const DEFAULT: Self = Self {
-        first: Duration::from_millis(200),
-        max: Duration::from_secs(60),
-    };
+    pub const DEFAULT: Self =
+        Self { first: Duration::from_millis(200), max: Duration::from_secs(60) };
 
     /// When the operation may be tried again after its `attempt`-th attempt failed at `now`.
     /// `jitter` is a uniform random number.
@@ -93,9 +91,7 @@ impl BackOff {
         let whole = whole.min(self.max.as_millis());
         let half = whole / 2;
         let delay = half + (whole - half) * u128::from(jitter) / u128::from(u32::MAX);
-        now.after(Duration::from_millis(
-            u64::try_from(delay).unwrap_or(u64::MAX),
-        ))
+        now.after(Duration::from_millis(u64::try_from(delay).unwrap_or(u64::MAX)))
     }
 }
 
@@ -289,10 +285,7 @@ impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lease(lease) => {
-                write!(
-                    f,
-                    "a lease of {lease:?} is out of range: {MIN_LEASE:?} to {MAX_LEASE:?}"
-                )
+                write!(f, "a lease of {lease:?} is out of range: {MIN_LEASE:?} to {MAX_LEASE:?}")
             }
             Self::LeaseCap(cap) => write!(
                 f,
@@ -320,23 +313,11 @@ mod tests {
 
     #[test]
     fn back_off_doubles_within_its_jitter_and_stops_at_the_maximum() {
-        let back_off = BackOff {
-            first: Duration::from_secs(1),
-            max: Duration::from_secs(10),
-        };
+        let back_off = BackOff { first: Duration::from_secs(1), max: Duration::from_secs(10) };
         let now = Timestamp::from_millis(1_000_000);
-        for (attempt, whole) in [
-            (1, 1_000),
-            (2, 2_000),
-            (4, 8_000),
-            (5, 10_000),
-            (9_999, 10_000),
-        ] {
+        for (attempt, whole) in [(1, 1_000), (2, 2_000), (4, 8_000), (5, 10_000), (9_999, 10_000)] {
             let least = back_off.until(now, attempt, 0).since(now).as_millis();
-            let most = back_off
-                .until(now, attempt, u32::MAX)
-                .since(now)
-                .as_millis();
+            let most = back_off.until(now, attempt, u32::MAX).since(now).as_millis();
             assert_eq!((least, most), (whole / 2, whole), "attempt {attempt}");
         }
     }
@@ -349,18 +330,12 @@ mod tests {
             build(Policy::builder().lease(Duration::ZERO)),
             PolicyError::Lease(Duration::ZERO)
         );
-        assert_eq!(
-            build(Policy::builder().lease_cap(second)),
-            PolicyError::LeaseCap(second)
-        );
+        assert_eq!(build(Policy::builder().lease_cap(second)), PolicyError::LeaseCap(second));
         assert_eq!(
             build(Policy::builder().retention(Duration::ZERO)),
             PolicyError::Retention(Duration::ZERO)
         );
-        let wrong = BackOff {
-            first: second * 2,
-            max: second,
-        };
+        let wrong = BackOff { first: second * 2, max: second };
         assert_eq!(
             build(Policy::builder().on_failure(OnFailure::Retry(wrong))),
             PolicyError::BackOff(wrong)

@@ -316,8 +316,7 @@ impl InProgress {
 
 /// Only `resume` hands checkpoints over; under `rerun` the new claim starts from the beginning.
 pub(crate) fn handed_over(policy: &Policy, last: Option<&Checkpoint>) -> Option<Checkpoint> {
-    last.filter(|_| policy.on_lapsed == OnLapsed::Resume)
-        .cloned()
+    last.filter(|_| policy.on_lapsed == OnLapsed::Resume).cloned()
 }
 
 #[cfg(test)]
@@ -328,14 +327,8 @@ mod tests {
     fn scope_and_key_cannot_be_shifted() {
         let scope = |tenant: &str| Scope::builder().tenant(tenant).build().unwrap();
         let key = |text: &str| Key::client(text).unwrap();
-        assert_ne!(
-            RecordId::of(&scope("a"), &key("bc")),
-            RecordId::of(&scope("ab"), &key("c"))
-        );
-        assert_eq!(
-            RecordId::of(&scope("a"), &key("b")),
-            RecordId::of(&scope("a"), &key("b"))
-        );
+        assert_ne!(RecordId::of(&scope("a"), &key("bc")), RecordId::of(&scope("ab"), &key("c")));
+        assert_eq!(RecordId::of(&scope("a"), &key("b")), RecordId::of(&scope("a"), &key("b")));
     }
 
     #[test]

@@ -38,9 +38,7 @@ impl Scope {
     /// The scope without parts.
     #[must_use]
     pub fn global() -> Self {
-        Self {
-            text: Arc::from(""),
-        }
+        Self { text: Arc::from("") }
     }
 
     /// Starts a scope.
@@ -66,27 +64,19 @@ impl Scope {
             builder = builder.part(name, unescape(value).ok_or(ScopeError::NotCanonical)?);
         }
         let scope = builder.build()?;
-        if scope.as_str() == text {
-            Ok(scope)
-        } else {
-            Err(ScopeError::NotCanonical)
-        }
+        if scope.as_str() == text { Ok(scope) } else { Err(ScopeError::NotCanonical) }
     }
 
     /// A text whose checksum says that we wrote it: only its size is checked again.
     pub(crate) fn stored(text: &str) -> Option<Self> {
-        (text.len() <= MAX_SCOPE_BYTES).then(|| Self {
-            text: Arc::from(text),
-        })
+        (text.len() <= MAX_SCOPE_BYTES).then(|| Self { text: Arc::from(text) })
     }
 
     /// Whether every part of `filter` is also a part of this scope: `tenant=acme` covers all that
     /// belongs to the tenant.
     #[must_use]
     pub fn is_within(&self, filter: &Self) -> bool {
-        filter
-            .parts()
-            .all(|wanted| self.parts().any(|part| part == wanted))
+        filter.parts().all(|wanted| self.parts().any(|part| part == wanted))
     }
 
     fn parts(&self) -> impl Iterator<Item = &str> {
@@ -167,17 +157,13 @@ impl ScopeBuilder {
         if text.len() > MAX_SCOPE_BYTES {
             return Err(ScopeError::TooLong(text.len()));
         }
-        Ok(Scope {
-            text: Arc::from(text),
-        })
+        Ok(Scope { text: Arc::from(text) })
     }
 }
 
 fn is_part_name(name: &str) -> bool {
     (1..=MAX_PART_NAME_BYTES).contains(&name.len())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
 }
 
 /// Escapes what separates parts, and everything that would not show on one line.
@@ -199,11 +185,7 @@ fn unescape(value: &str) -> Option<String> {
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {
         if byte == b'%' {
-            let digit = |b: u8| {
-                char::from(b)
-                    .to_digit(16)
-                    .and_then(|d| u8::try_from(d).ok())
-            };
+            let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
             let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
             bytes.push(high << 4 | low);
         } else {
@@ -290,11 +272,7 @@ mod tests {
 
     #[test]
     fn a_scope_is_within_its_parts() {
-        let scope = Scope::builder()
-            .tenant("acme")
-            .operation("charge")
-            .build()
-            .unwrap();
+        let scope = Scope::builder().tenant("acme").operation("charge").build().unwrap();
         let tenant = Scope::builder().tenant("acme").build().unwrap();
         assert!(scope.is_within(&tenant));
         assert!(scope.is_within(&Scope::global()));

@@ -34,7 +34,7 @@ pub enum Action {
     Complete(Fence, Outcome),
     /// Store a failure.
     Fail(Fence, Failure),
-    /// Give the key back: nothing happened.
+    /// Give the key back: nothing happened under this claim.
     Release(Fence),
     /// Extend the lease.
     Renew(Fence),
@@ -229,10 +229,7 @@ impl Step {
             owner,
             token,
         };
-        Self {
-            id: operation.id(),
-            action: Action::Begin(Box::new(begin)),
-        }
+        Self { id: operation.id(), action: Action::Begin(Box::new(begin)) }
     }
 
     /// Any other step on a record.
@@ -276,7 +273,7 @@ impl Action {
     }
 
     /// Whether a step whose reply was lost may be sent again without harm: a begin by its token,
-    /// the writes by their fence. A repeated release may say *gone* where the first would have
+    /// the writes by their fence. A repeated release may say *lost* where the first would have
     /// said *applied*; either way the caller no longer holds the key.
     #[must_use]
     pub const fn is_repeatable(&self) -> bool {

@@ -55,6 +55,8 @@ pub enum NoteKind {
     Refused(RefusedStep),
     /// Somebody who knows resolved the unknown outcome.
     Resolved(Resolver, HowResolved, Why),
+    /// The owner gave it back: its attempt did nothing.
+    Released,
 }
 
 /// Which write was refused.
@@ -169,10 +171,7 @@ impl Timeline {
     /// A timeline as a store kept it; surplus notes are dropped.
     #[must_use]
     pub fn from_parts(notes: impl IntoIterator<Item = Note>, dropped: u32) -> Self {
-        let mut timeline = Self {
-            notes: Vec::new(),
-            dropped,
-        };
+        let mut timeline = Self { notes: Vec::new(), dropped };
         for note in notes {
             timeline.push(note);
         }
@@ -194,17 +193,10 @@ mod tests {
                 kind: NoteKind::Completed,
             });
         }
-        let kept: Vec<u64> = timeline
-            .notes()
-            .iter()
-            .map(|note| note.fence.get())
-            .collect();
+        let kept: Vec<u64> = timeline.notes().iter().map(|note| note.fence.get()).collect();
         assert_eq!(kept.len(), MAX_NOTES);
         assert_eq!((kept[0], kept[1], kept[15]), (0, 85, 99));
         assert_eq!(timeline.dropped(), 84);
-        assert_eq!(
-            Timeline::from_parts(timeline.notes().to_vec(), 84),
-            timeline
-        );
+        assert_eq!(Timeline::from_parts(timeline.notes().to_vec(), 84), timeline);
     }
 }

@@ -10,23 +10,17 @@ use crate::clock::Timestamp;
 use crate::decision::{Change, Decision, existing, granted, keep, put, refuse, remove};
 use crate::fingerprint::Fingerprint;
 use crate::outcome::Outcome;
-use crate::policy::{AfterRetention, OnFailure, OnLapsed, Policy};
+use crate::policy::{OnFailure, OnLapsed, Policy};
 use crate::record::{
-    Entry, Failed, InProgress, Record, Settled, State, StateName, Subject, Tombstone, Unknown,
-    UnknownReason, Waiting, handed_over,
+    Entry, Failed, InProgress, Record, Settled, State, Subject, Unknown, UnknownReason, Waiting,
+    handed_over,
 };
 use crate::step::{
     Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost,
     Resolution, Resolve, SweepDone, UnknownSince,
 };
 use crate::timeline::{HowResolved, NoteKind};
-
-/// What time has made of an entry.
-enum View<'a> {
-    Absent,
-    Buried(Tombstone),
-    Kept(&'a Record),
-}
+use crate::view::{Lapsed, View, lapsed, view};
 
 /// The rules: what a step at `now` does to what the store keeps.
 ///
@@ -47,53 +41,6 @@ pub fn transition(
         Action::Sweep => decide_sweep(entry, &view, now),
         _ => decide_write(&view, action, now),
     }
-}
-
-/// What time has made of an entry: an ended retention leaves a tombstone or nothing, whether or
-/// not somebody has swept yet.
-fn view(entry: Option<&Entry>, now: Timestamp) -> View<'_> {
-    match entry {
-        None => View::Absent,
-        Some(Entry::Tombstone(tombstone)) => buried(*tombstone, now),
-        Some(Entry::Record(record)) => match ended_retention(record, now) {
-            None => View::Kept(record),
-            Some((_, AfterRetention::New)) => View::Absent,
-            Some((since, AfterRetention::Refuse(life))) => {
-                let until = since.after(life);
-                buried(
-                    Tombstone {
-                        fence: record.fence,
-                        since,
-                        until,
-                    },
-                    now,
-                )
-            }
-        },
-    }
-}
-
-fn buried(tombstone: Tombstone, now: Timestamp) -> View<'static> {
-    if now < tombstone.until {
-        View::Buried(tombstone)
-    } else {
-        View::Absent
-    }
-}
-
-/// When the retention ended and what remains, if it has. It never ends for what is in progress or
-/// unknown.
-fn ended_retention(record: &Record, now: Timestamp) -> Option<(Timestamp, AfterRetention)> {
-    let (ends, after) = match &record.state {
-        State::Completed(settled) | State::Failed(Failed::Final(settled)) => {
-            (settled.expires_at, settled.after_retention)
-        }
-        State::Failed(Failed::Waiting(waiting)) => {
-            (waiting.expires_at, waiting.policy.after_retention)
-        }
-        State::InProgress(_) | State::Unknown(_) => return None,
-    };
-    (now >= ends).then_some((ends, after))
 }
 
 fn decide_begin(view: &View<'_>, begin: &Begin, now: Timestamp, fresh: Fence) -> Decision {
@@ -139,24 +86,6 @@ fn same_call(record: &Record, begin: &Begin, now: Timestamp) -> Option<Claimed> 
     }
 }
 
-/// What becomes of a lapsed claim.
-enum Lapsed {
-    /// The next begin takes over.
-    Free,
-    /// Nobody does.
-    Hold(UnknownReason),
-}
-
-fn lapsed(claim: &InProgress, attempt: u32) -> Lapsed {
-    match claim.policy.on_lapsed {
-        OnLapsed::Hold => Lapsed::Hold(UnknownReason::Lapsed),
-        OnLapsed::Rerun | OnLapsed::Resume if claim.policy.is_last(attempt) => {
-            Lapsed::Hold(UnknownReason::AttemptsExhausted)
-        }
-        OnLapsed::Rerun | OnLapsed::Resume => Lapsed::Free,
-    }
-}
-
 fn decide_peek(view: &View<'_>, fingerprint: &Fingerprint, now: Timestamp) -> Decision {
     let record = match view {
         View::Absent => return keep(Answer::Claimable),
@@ -167,11 +96,7 @@ fn decide_peek(view: &View<'_>, fingerprint: &Fingerprint, now: Timestamp) -> De
         return existing(Existing::Mismatch);
     }
     let busy = |why, until: Timestamp| {
-        existing(Existing::Busy(Busy {
-            why,
-            fence: record.fence,
-            left: until.since(now),
-        }))
+        existing(Existing::Busy(Busy { why, fence: record.fence, left: until.since(now) }))
     };
     match &record.state {
         State::Completed(settled) => existing(Existing::Completed(settled.outcome.clone())),
@@ -190,11 +115,7 @@ fn decide_peek(view: &View<'_>, fingerprint: &Fingerprint, now: Timestamp) -> De
             Lapsed::Free => keep(Answer::Claimable),
             Lapsed::Hold(reason) => {
                 let since = claim.lease_until;
-                let unknown = UnknownSince {
-                    fence: record.fence,
-                    since,
-                    reason,
-                };
+                let unknown = UnknownSince { fence: record.fence, since, reason };
                 existing(Existing::Unknown(unknown))
             }
         },
@@ -202,12 +123,8 @@ fn decide_peek(view: &View<'_>, fingerprint: &Fingerprint, now: Timestamp) -> De
 }
 
 fn decide_sweep(entry: Option<&Entry>, view: &View<'_>, now: Timestamp) -> Decision {
-    let swept = |change, done| Decision {
-        change,
-        answer: Answer::Swept(done),
-        note: None,
-        durable: false,
-    };
+    let swept =
+        |change, done| Decision { change, answer: Answer::Swept(done), note: None, durable: false };
     match (entry, view) {
         (Some(_), View::Absent) => swept(Change::Remove, SweepDone::Removed),
         (Some(Entry::Record(_)), View::Buried(tombstone)) => {
@@ -216,9 +133,9 @@ fn decide_sweep(entry: Option<&Entry>, view: &View<'_>, now: Timestamp) -> Decis
         (_, View::Kept(record)) => match &record.state {
             State::InProgress(claim) if !claim.is_alive(now) => {
                 match lapsed(claim, record.attempt) {
-                    Lapsed::Hold(reason) => hold(record, claim, reason, now, |_| {
-                        Answer::Swept(SweepDone::Held)
-                    }),
+                    Lapsed::Hold(reason) => {
+                        hold(record, claim, reason, now, |_| Answer::Swept(SweepDone::Held))
+                    }
                     Lapsed::Free => keep(Answer::Swept(SweepDone::Kept)),
                 }
             }
@@ -247,10 +164,7 @@ fn decide_write(view: &View<'_>, action: &Action, now: Timestamp) -> Decision {
             keep(Answer::Applied)
         }
         (State::InProgress(claim), Action::Checkpoint(_, point)) => {
-            let claim = InProgress {
-                checkpoint: Some(point.clone()),
-                ..claim.clone()
-            };
+            let claim = InProgress { checkpoint: Some(point.clone()), ..claim.clone() };
             let kind = NoteKind::Checkpointed(Arc::from(point.name()));
             put(record, State::InProgress(claim), now, Some(kind), true)
         }
@@ -305,22 +219,16 @@ fn settle(record: &Record, policy: &Arc<Policy>, action: &Action, now: Timestamp
     match action {
         Action::Complete(_, outcome) => {
             let settled = settled(policy, outcome, now);
-            put(
-                record,
-                State::Completed(settled),
-                now,
-                Some(NoteKind::Completed),
-                true,
-            )
+            put(record, State::Completed(settled), now, Some(NoteKind::Completed), true)
         }
         Action::Fail(_, failure) => fail(record, policy, failure, now),
-        _ => remove(Answer::Applied),
+        _ => release(record, policy, now),
     }
 }
 
 fn fail(record: &Record, policy: &Arc<Policy>, failure: &Failure, now: Timestamp) -> Decision {
     let back_off = match (failure.kind, policy.on_failure) {
-        (FailureKind::Passing, OnFailure::Release) => return remove(Answer::Applied),
+        (FailureKind::Passing, OnFailure::Release) => return release(record, policy, now),
         (FailureKind::Passing, OnFailure::Retry(b)) if !policy.is_last(record.attempt) => Some(b),
         _ => None,
     };
@@ -341,25 +249,34 @@ fn fail(record: &Record, policy: &Arc<Policy>, failure: &Failure, now: Timestamp
     put(record, state, now, Some(NoteKind::FailedForNow), true)
 }
 
+/// The first attempt leaves nothing behind. A later one says nothing about those before it: their
+/// count and their checkpoint stay, and the next begin claims at once.
+fn release(record: &Record, policy: &Arc<Policy>, now: Timestamp) -> Decision {
+    if record.attempt <= 1 {
+        return remove(Answer::Applied);
+    }
+    let waiting = Waiting {
+        failure: Outcome::empty(),
+        retry_at: now,
+        expires_at: now.after(policy.retention),
+        policy: Arc::clone(policy),
+        checkpoint: checkpoint_of(&record.state),
+    };
+    let before = Record { attempt: record.attempt - 1, ..record.clone() };
+    let state = State::Failed(Failed::Waiting(waiting));
+    put(&before, state, now, Some(NoteKind::Released), true)
+}
+
 fn renew(record: &Record, claim: &InProgress, now: Timestamp) -> Decision {
     let cap = claim.claimed_at.after(claim.policy.lease_cap);
     if now >= cap {
         return keep(Answer::Capped);
     }
     // A clock that stepped back must not shorten a lease that was already granted.
-    let lease_until = now
-        .after(claim.policy.lease)
-        .min(cap)
-        .max(claim.lease_until);
-    let state = State::InProgress(InProgress {
-        lease_until,
-        ..claim.clone()
-    });
+    let lease_until = now.after(claim.policy.lease).min(cap).max(claim.lease_until);
+    let state = State::InProgress(InProgress { lease_until, ..claim.clone() });
     let answer = Answer::Renewed(lease_until.since(now));
-    Decision {
-        answer,
-        ..put(record, state, now, None, false)
-    }
+    Decision { answer, ..put(record, state, now, None, false) }
 }
 
 fn abandon(record: &Record, claim: &InProgress, why: UnknownReason, now: Timestamp) -> Decision {
@@ -369,10 +286,7 @@ fn abandon(record: &Record, claim: &InProgress, why: UnknownReason, now: Timesta
     if !claim.is_alive(now) {
         return keep(Answer::Applied);
     }
-    let state = State::InProgress(InProgress {
-        lease_until: now,
-        ..claim.clone()
-    });
+    let state = State::InProgress(InProgress { lease_until: now, ..claim.clone() });
     put(record, state, now, Some(NoteKind::GivenUp(why)), false)
 }
 
@@ -409,15 +323,8 @@ fn hold(
         policy: Arc::clone(&claim.policy),
         checkpoint: claim.checkpoint.clone(),
     });
-    let answer = answer(UnknownSince {
-        fence: record.fence,
-        since: now,
-        reason,
-    });
-    Decision {
-        answer,
-        ..put(record, state, now, Some(NoteKind::Held(reason)), true)
-    }
+    let answer = answer(UnknownSince { fence: record.fence, since: now, reason });
+    Decision { answer, ..put(record, state, now, Some(NoteKind::Held(reason)), true) }
 }
 
 fn claim_new(begin: &Begin, now: Timestamp, fresh: Fence) -> Decision {
@@ -430,14 +337,7 @@ fn claim_new(begin: &Begin, now: Timestamp, fresh: Fence) -> Decision {
     let claim = claim_of(begin, None, now);
     let durable = begin.policy.on_lapsed != OnLapsed::Rerun;
     let fence = fresh.max(Fence::NONE.next());
-    granted(
-        Arc::new(subject),
-        fence,
-        1,
-        claim,
-        durable,
-        NoteKind::Claimed(begin.owner.clone()),
-    )
+    granted(Arc::new(subject), fence, 1, claim, durable, NoteKind::Claimed(begin.owner.clone()))
 }
 
 /// A claim on a record that exists is always durable: a crash must not forget that an attempt
@@ -453,14 +353,7 @@ fn claim_again(
     let attempt = record.attempt.saturating_add(1);
     let subject = Arc::clone(&record.subject);
     let fence = fresh.max(record.fence.next());
-    granted(
-        subject,
-        fence,
-        attempt,
-        claim,
-        true,
-        NoteKind::TakenOver(begin.owner.clone()),
-    )
+    granted(subject, fence, attempt, claim, true, NoteKind::TakenOver(begin.owner.clone()))
 }
 
 fn claim_of(begin: &Begin, checkpoint: Option<Checkpoint>, now: Timestamp) -> InProgress {
@@ -491,27 +384,5 @@ fn checkpoint_of(state: &State) -> Option<Checkpoint> {
 }
 
 fn since(record: &Record, reason: UnknownReason) -> UnknownSince {
-    UnknownSince {
-        fence: record.fence,
-        since: record.changed_at,
-        reason,
-    }
-}
-
-/// The state of an entry at `now`, whether or not somebody has swept yet.
-#[must_use]
-pub fn state_at(entry: &Entry, now: Timestamp) -> StateName {
-    match view(Some(entry), now) {
-        View::Absent => StateName::Absent,
-        View::Buried(_) => StateName::Tombstone,
-        View::Kept(record) => match &record.state {
-            State::InProgress(claim) if !claim.is_alive(now) => {
-                match lapsed(claim, record.attempt) {
-                    Lapsed::Hold(_) => StateName::Unknown,
-                    Lapsed::Free => StateName::InProgress,
-                }
-            }
-            state => state.name(),
-        },
-    }
+    UnknownSince { fence: record.fence, since: record.changed_at, reason }
 }

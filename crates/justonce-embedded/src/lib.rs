@@ -1,1 +1,48 @@
-//! Embedded.
+//! The durable store of Justonce inside your own process: no server, one directory.
+//!
+//! ```
+//! use justonce_core::{Engine, Key, Operation, Outcome, Ran, Scope};
+//! use justonce_embedded::EmbeddedStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("justonce-data");
+//! let engine = Engine::new(EmbeddedStore::open(&path)?);
+//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//! engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
+//! drop(engine);
+//!
+//! // After a restart the outcome is still there.
+//! let engine = Engine::new(EmbeddedStore::open(&path)?);
+//! let again = engine.run(&operation, async |_| unreachable!("it runs once")).await?;
+//! assert_eq!(again, Ran::Replayed(Outcome::bytes("charged 5")));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What is in progress, waiting for a retry or unknown lives in memory, mirrored on disk as far as
+//! the promise needs it. What is settled lives on disk behind a cache. Callers decide in parallel;
+//! one writer thread makes their decisions durable, one sync for all that came together
+//! ([`commit`]). Point reads wait for no writer.
+//!
+//! After an I/O error or on a full disk the store stops: replays of what is on disk go on, every
+//! step that would write is refused. A restart recovers everything that was acknowledged.
+
+mod clock;
+pub mod commit;
+mod delay;
+mod disk;
+mod journal;
+mod maintenance;
+mod open;
+mod owner;
+mod records;
+mod state;
+mod step;
+mod watermark;
+mod writer;
+
+pub use clock::SystemClock;
+pub use delay::CommitDelay;
+pub use open::{EmbeddedBuilder, EmbeddedStore, OpenError};

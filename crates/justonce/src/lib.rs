@@ -1,1 +1,32 @@
-//! Facade.
+//! An operation takes effect **once**, however often it is asked for: under retries, duplicates,
+//! concurrency, crashes, lost replies and late arrivals.
+//!
+//! ```
+//! use justonce::{EmbeddedStore, Engine, Key, Operation, Outcome, Ran, Scope};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path();
+//! let engine = Engine::new(EmbeddedStore::open(path)?);
+//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//!
+//! // However often and by however many this is called, the handler runs once.
+//! let ran = engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
+//! assert_eq!(ran, Ran::Executed(Outcome::bytes("charged 5")));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This crate only gathers the others: [`justonce_core`] is the protocol, the feature `embedded`
+//! (on by default) adds the durable store in your process.
+
+#[cfg(doctest)]
+mod readme;
+
+pub use justonce_core::*;
+
+#[cfg(feature = "embedded")]
+pub use justonce_embedded as embedded;
+#[cfg(feature = "embedded")]
+pub use justonce_embedded::{CommitDelay, EmbeddedBuilder, EmbeddedStore, OpenError, SystemClock};

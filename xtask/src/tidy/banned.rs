@@ -12,10 +12,7 @@ const BANNED: [(&str, &str); 4] = [
     (concat!("todo", "!("), "finish it or leave it out"),
     (concat!("unimplemented", "!("), "finish it or leave it out"),
     (concat!("dbg", "!("), "it was for one debugging session"),
-    (
-        concat!("#[", "ignore"),
-        "fix the test or delete it: a test that never runs proves nothing",
-    ),
+    (concat!("#[", "ignore"), "fix the test or delete it: a test that never runs proves nothing"),
 ];
 
 /// How a sleep looks where it is called.
@@ -33,11 +30,7 @@ pub(crate) fn check(path: &str, text: &str, file: &syn::File) -> Vec<Violation> 
         let number = index + 1;
         for (needle, reason) in BANNED {
             if has_word(line, needle) {
-                violations.push(Violation::new(
-                    path,
-                    number,
-                    format!("`{needle}`: {reason}"),
-                ));
+                violations.push(Violation::new(path, number, format!("`{needle}`: {reason}")));
             }
         }
         if test_lines.contains(number) && sleeps(line) && !sleep_is_allowed(line) {
@@ -56,9 +49,7 @@ fn has_word(line: &str, needle: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(needle).any(|(at, _)| {
         let (before, rest) = line.split_at(at);
-        let after = rest
-            .strip_prefix(needle)
-            .and_then(|after| after.chars().next());
+        let after = rest.strip_prefix(needle).and_then(|after| after.chars().next());
         let longer_before = needle.starts_with(is_name) && before.ends_with(is_name);
         let longer_after = needle.ends_with(is_name) && after.is_some_and(is_name);
         !longer_before && !longer_after
@@ -94,9 +85,7 @@ struct TestLines {
 impl TestLines {
     fn of(path: &str, file: &syn::File) -> Self {
         let mut lines = Self {
-            all: path
-                .split('/')
-                .any(|part| part == "tests" || part == "tests.rs")
+            all: path.split('/').any(|part| part == "tests" || part == "tests.rs")
                 || is_test_code(&file.attrs),
             ranges: Vec::new(),
         };
@@ -105,11 +94,7 @@ impl TestLines {
     }
 
     fn contains(&self, line: usize) -> bool {
-        self.all
-            || self
-                .ranges
-                .iter()
-                .any(|(first, last)| (*first..=*last).contains(&line))
+        self.all || self.ranges.iter().any(|(first, last)| (*first..=*last).contains(&line))
     }
 
     fn add(&mut self, attributes: &[Attribute], item: &impl Spanned) {
@@ -145,11 +130,7 @@ impl<'ast> Visit<'ast> for TestLines {
 /// Whether an item is a test, such as `#[tokio::test]`, or is compiled for tests only.
 fn is_test_code(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        let is_test = attribute
-            .path()
-            .segments
-            .last()
-            .is_some_and(|name| name.ident == "test");
+        let is_test = attribute.path().segments.last().is_some_and(|name| name.ident == "test");
         let is_cfg_test = match &attribute.meta {
             Meta::List(list) if list.path.is_ident("cfg") => wants_test(list.tokens.clone()),
             _ => false,
@@ -238,9 +219,7 @@ mod tests {
     #[test]
     fn a_sleep_is_allowed_with_a_reason() {
         let call = thread_sleep();
-        assert!(sleep_is_allowed(&format!(
-            "{call} // tidy: allow-sleep: the disk has no signal"
-        )));
+        assert!(sleep_is_allowed(&format!("{call} // tidy: allow-sleep: the disk has no signal")));
         assert!(!sleep_is_allowed(&format!("{call} // tidy: allow-sleep")));
         assert!(!sleep_is_allowed(&format!("{call} // tidy: allow-sleep: ")));
         assert!(!sleep_is_allowed(&call));

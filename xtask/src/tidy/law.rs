@@ -28,9 +28,7 @@ pub(crate) struct Package {
 impl Package {
     /// The folder of a package under `crates/`.
     fn folder(&self) -> Option<&str> {
-        self.manifest
-            .strip_prefix("crates/")?
-            .strip_suffix("/Cargo.toml")
+        self.manifest.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")
     }
 }
 
@@ -51,10 +49,7 @@ pub(crate) fn packages(metadata: &str) -> Result<Vec<Package>> {
             }
             Ok(Package {
                 name: text(package, "name")?.to_owned(),
-                manifest: relative
-                    .unwrap_or(&manifest)
-                    .trim_start_matches('/')
-                    .to_owned(),
+                manifest: relative.unwrap_or(&manifest).trim_start_matches('/').to_owned(),
                 dependencies,
             })
         })
@@ -110,10 +105,7 @@ fn broken_rule(name: &str, dependency: &Package) -> Option<&'static str> {
     let is_library = dependency.folder().is_some() && ![TESTKIT, SERVER].contains(&on);
     let (allowed, rule) = match name {
         CORE => (false, "the core depends on no crate of ours"),
-        FACADE => (
-            is_library && on != FACADE,
-            "the facade depends on libraries only",
-        ),
+        FACADE => (is_library && on != FACADE, "the facade depends on libraries only"),
         SERVER => (on == FACADE, "the server depends on the facade only"),
         _ => (on == CORE, "a library depends on the core only"),
     };
@@ -125,13 +117,9 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
     let names_it = |line: &str| {
         let line = line.trim_start();
         let name = line.strip_prefix("[dependencies.").unwrap_or(line);
-        name.strip_prefix(dependency)
-            .is_some_and(|rest| rest.starts_with(['.', ' ', '=', ']']))
+        name.strip_prefix(dependency).is_some_and(|rest| rest.starts_with(['.', ' ', '=', ']']))
     };
-    manifest
-        .lines()
-        .position(names_it)
-        .map_or(1, |index| index + 1)
+    manifest.lines().position(names_it).map_or(1, |index| index + 1)
 }
 
 #[cfg(test)]
@@ -164,10 +152,7 @@ mod tests {
         packages.retain(|package| package.name != changed.name);
         packages.push(changed);
         let violations = check_dependencies(&packages, &|_| None);
-        violations
-            .into_iter()
-            .map(|violation| violation.message)
-            .collect()
+        violations.into_iter().map(|violation| violation.message).collect()
     }
 
     #[test]
@@ -205,14 +190,8 @@ mod tests {
 
     #[test]
     fn a_folder_has_its_packages_name() {
-        let wrong = Package {
-            manifest: "crates/core/Cargo.toml".into(),
-            ..package(CORE, &[])
-        };
-        let outside = Package {
-            manifest: "bench/Cargo.toml".into(),
-            ..package("other", &[])
-        };
+        let wrong = Package { manifest: "crates/core/Cargo.toml".into(), ..package(CORE, &[]) };
+        let outside = Package { manifest: "bench/Cargo.toml".into(), ..package("other", &[]) };
         assert_eq!(check_names(&[package(CORE, &[]), outside]), []);
         let message = "crates/core/Cargo.toml:1: package `justonce-core` lives in folder `core`";
         assert_eq!(check_names(&[wrong])[0].to_string(), message);
@@ -226,15 +205,7 @@ mod tests {
                 {"name": "build", "kind": "build"},
                 {"name": "test", "kind": "dev"}
             ]}]}"#;
-        assert_eq!(
-            packages(metadata).unwrap(),
-            [package("a", &["normal", "build"])]
-        );
-        assert!(
-            packages("{}")
-                .unwrap_err()
-                .to_string()
-                .contains("workspace_root")
-        );
+        assert_eq!(packages(metadata).unwrap(), [package("a", &["normal", "build"])]);
+        assert!(packages("{}").unwrap_err().to_string().contains("workspace_root"));
     }
 }

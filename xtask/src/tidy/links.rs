@@ -106,18 +106,13 @@ fn definition(line: &str) -> Option<String> {
     if name.starts_with('^') || name.contains(']') {
         return None;
     }
-    target
-        .split_whitespace()
-        .next()
-        .map(|target| target.trim_matches(['<', '>']).to_owned())
+    target.split_whitespace().next().map(|target| target.trim_matches(['<', '>']).to_owned())
 }
 
 /// The target of an inline link, given what follows its opening parenthesis.
 fn inline_target(rest: &str) -> Option<String> {
     if let Some(bracketed) = rest.strip_prefix('<') {
-        return bracketed
-            .split_once('>')
-            .map(|(target, _)| target.to_owned());
+        return bracketed.split_once('>').map(|(target, _)| target.to_owned());
     }
     let mut depth = 0;
     let end = rest.find(|c: char| match c {
@@ -133,11 +128,7 @@ fn inline_target(rest: &str) -> Option<String> {
         _ => false,
     })?;
     // A title may follow the target.
-    rest.split_at(end)
-        .0
-        .split_whitespace()
-        .next()
-        .map(str::to_owned)
+    rest.split_at(end).0.split_whitespace().next().map(str::to_owned)
 }
 
 /// The line without its inline code, which shows links rather than making them.
@@ -173,26 +164,16 @@ fn after_closing<'a>(text: &'a str, marks: &str) -> Option<&'a str> {
 pub(crate) fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    for line in markdown::lines(text)
-        .iter()
-        .filter(|line| line.kind == Kind::Prose)
-    {
+    for line in markdown::lines(text).iter().filter(|line| line.kind == Kind::Prose) {
         if let Some(heading) = heading(line.text) {
             let slug = slug(heading);
             let count = seen.entry(slug.clone()).or_default();
-            anchors.insert(if *count == 0 {
-                slug
-            } else {
-                format!("{slug}-{count}")
-            });
+            anchors.insert(if *count == 0 { slug } else { format!("{slug}-{count}") });
             *count += 1;
         }
         for attribute in ["id=\"", "name=\""] {
             let ids = line.text.split(attribute).skip(1);
-            anchors.extend(
-                ids.filter_map(|rest| rest.split_once('"'))
-                    .map(|(id, _)| id.into()),
-            );
+            anchors.extend(ids.filter_map(|rest| rest.split_once('"')).map(|(id, _)| id.into()));
         }
     }
     anchors
@@ -236,10 +217,7 @@ mod tests {
     }
 
     fn problems(text: &str) -> Vec<String> {
-        check("docs/a.md", text, &find)
-            .into_iter()
-            .map(|violation| violation.message)
-            .collect()
+        check("docs/a.md", text, &find).into_iter().map(|violation| violation.message).collect()
     }
 
     #[test]
@@ -252,28 +230,13 @@ mod tests {
 
     #[test]
     fn links_that_lead_nowhere_are_found() {
-        assert_eq!(
-            problems("[a](c.md)"),
-            ["link to `c.md`: there is no such file"]
-        );
-        assert_eq!(
-            problems("[a](b.md#no)"),
-            ["link to `b.md#no`: there is no such heading"]
-        );
-        assert_eq!(
-            problems("[a](#no)"),
-            ["link to `#no`: there is no such heading"]
-        );
-        assert_eq!(
-            problems("[a]: c.md"),
-            ["link to `c.md`: there is no such file"]
-        );
+        assert_eq!(problems("[a](c.md)"), ["link to `c.md`: there is no such file"]);
+        assert_eq!(problems("[a](b.md#no)"), ["link to `b.md#no`: there is no such heading"]);
+        assert_eq!(problems("[a](#no)"), ["link to `#no`: there is no such heading"]);
+        assert_eq!(problems("[a]: c.md"), ["link to `c.md`: there is no such file"]);
         let message = "link to `../../x`: it leads out of the repository";
         assert_eq!(problems("[a](../../x)"), [message]);
-        assert_eq!(
-            problems("[![a](no.png)](b.md)"),
-            ["link to `no.png`: there is no such file"]
-        );
+        assert_eq!(problems("[![a](no.png)](b.md)"), ["link to `no.png`: there is no such file"]);
     }
 
     #[test]

@@ -67,39 +67,21 @@ fn dependencies(entries: &[Entry]) -> Vec<Dependency<'_>> {
             [field] => field == "workspace" && entry.value == "true",
             _ => false,
         };
-        let known = found
-            .iter_mut()
-            .find(|(other, it)| *other == table && it.name == name);
+        let known = found.iter_mut().find(|(other, it)| *other == table && it.name == name);
         match known {
             Some((_, dependency)) => dependency.inherited |= inherited,
-            None => found.push((
-                table,
-                Dependency {
-                    name,
-                    line: entry.line,
-                    inherited,
-                },
-            )),
+            None => found.push((table, Dependency { name, line: entry.line, inherited })),
         }
     }
-    found
-        .into_iter()
-        .map(|(_, dependency)| dependency)
-        .collect()
+    found.into_iter().map(|(_, dependency)| dependency).collect()
 }
 
 /// Splits the key of a dependency into its table, its name and the field that is set.
 fn split_dependency(key: &[String]) -> Option<(&[String], &str, &[String])> {
     // A target's table is `target.'cfg(…)'.dependencies`.
-    let at = if key.first().is_some_and(|first| first == "target") {
-        2
-    } else {
-        0
-    };
+    let at = if key.first().is_some_and(|first| first == "target") { 2 } else { 0 };
     let (table, rest) = key.split_at_checked(at + 1)?;
-    let is_table = table
-        .last()
-        .is_some_and(|name| DEPENDENCY_TABLES.contains(&name.as_str()));
+    let is_table = table.last().is_some_and(|name| DEPENDENCY_TABLES.contains(&name.as_str()));
     let (name, field) = rest.split_first()?;
     is_table.then_some((table, name, field))
 }
@@ -130,11 +112,7 @@ fn entries(text: &str) -> Vec<Entry> {
         } else if let Some((key, value)) = code.split_once('=') {
             let mut full = table.clone();
             full.extend(split_key(key));
-            entries.push(Entry {
-                line: index + 1,
-                key: full,
-                value: value.trim().to_owned(),
-            });
+            entries.push(Entry { line: index + 1, key: full, value: value.trim().to_owned() });
             open = depth;
         }
     }
@@ -184,10 +162,7 @@ mod tests {
     const LINTS: &str = "[lints]\nworkspace = true\n";
 
     fn lines(text: &str) -> Vec<usize> {
-        check("Cargo.toml", text)
-            .iter()
-            .map(|violation| violation.line)
-            .collect()
+        check("Cargo.toml", text).iter().map(|violation| violation.line).collect()
     }
 
     #[test]
@@ -222,10 +197,7 @@ mod tests {
 
     #[test]
     fn the_lints_may_be_inherited_in_two_forms() {
-        assert_eq!(
-            lines("lints.workspace = true\n[package]\nname = \"a\"\n"),
-            [0; 0]
-        );
+        assert_eq!(lines("lints.workspace = true\n[package]\nname = \"a\"\n"), [0; 0]);
         assert_eq!(lines("lints = { workspace = true }\n"), [0; 0]);
         assert_eq!(lines(LINTS), [0; 0]);
         assert_eq!(lines("[package]\nname = \"a\"\n"), [1]);

@@ -3,11 +3,8 @@
 use super::violation::Violation;
 
 /// Beginnings of paths on a developer's machine, in pieces so that this file passes.
-const MACHINE_PATHS: [&str; 3] = [
-    concat!("/", "work/"),
-    concat!("/", "root/"),
-    concat!("/", "home/"),
-];
+const MACHINE_PATHS: [&str; 3] =
+    [concat!("/", "work/"), concat!("/", "root/"), concat!("/", "home/")];
 
 /// Parts of the host names of package registries: where packages come from is the machine's
 /// configuration, and often a mirror.
@@ -58,11 +55,8 @@ mod tests {
     #[test]
     fn paths_of_one_machine_are_found() {
         for needle in MACHINE_PATHS {
-            for line in [
-                needle.to_owned(),
-                format!("see `{needle}x`"),
-                format!("file://{needle}"),
-            ] {
+            for line in [needle.to_owned(), format!("see `{needle}x`"), format!("file://{needle}")]
+            {
                 let violations = check("a.md", &format!("ok\n{line}"));
                 assert_eq!(violations.len(), 1, "{line}");
                 assert_eq!(violations[0].line, 2);
@@ -84,9 +78,6 @@ mod tests {
             assert_eq!(check("a.md", &format!("from {needle}x")).len(), 1);
             assert_eq!(check("a.md", &needle.to_uppercase()).len(), 1);
         }
-        assert_eq!(
-            check("a.md", "the crates/ folder; deb packages of Debian"),
-            []
-        );
+        assert_eq!(check("a.md", "the crates/ folder; deb packages of Debian"), []);
     }
 }

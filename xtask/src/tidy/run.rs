@@ -63,11 +63,7 @@ fn check_rust(path: &str, text: &str) -> Vec<Violation> {
         }
         Err(error) => {
             let line = error.span().start().line;
-            violations.push(Violation::new(
-                path,
-                line,
-                format!("cannot be parsed: {error}"),
-            ));
+            violations.push(Violation::new(path, line, format!("cannot be parsed: {error}")));
         }
     }
     violations
@@ -94,11 +90,7 @@ mod tests {
     fn a_file_that_does_not_parse_is_reported_at_its_line() {
         let violations = check_rust("a.rs", "fn a() {}\nfn fn\n");
         assert_eq!(violations.len(), 1);
-        assert!(
-            violations[0]
-                .to_string()
-                .starts_with("a.rs:2: cannot be parsed")
-        );
+        assert!(violations[0].to_string().starts_with("a.rs:2: cannot be parsed"));
     }
 
     #[test]

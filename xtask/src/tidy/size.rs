@@ -43,10 +43,7 @@ fn has_address_in_comment(line: &str) -> bool {
 
 /// Checks the length of every function, method and trait method with a body.
 pub(crate) fn check_functions(path: &str, file: &syn::File) -> Vec<Violation> {
-    let mut visitor = Functions {
-        path,
-        violations: Vec::new(),
-    };
+    let mut visitor = Functions { path, violations: Vec::new() };
     visitor.visit_file(file);
     visitor.violations
 }
@@ -65,8 +62,7 @@ impl Functions<'_> {
                 "`{}` has {lines} lines; a function has at most {FUNCTION_LINES_MAX}",
                 signature.ident
             );
-            self.violations
-                .push(Violation::new(self.path, first, message));
+            self.violations.push(Violation::new(self.path, first, message));
         }
     }
 }
@@ -116,10 +112,7 @@ mod tests {
     fn columns_are_characters() {
         assert_eq!(check_text("a.rs", &"é".repeat(100)), []);
         let violations = check_text("a.rs", &format!("x\n{}", "é".repeat(101)));
-        assert_eq!(
-            violations[0].to_string(),
-            "a.rs:2: 101 columns; a line has at most 100"
-        );
+        assert_eq!(violations[0].to_string(), "a.rs:2: 101 columns; a line has at most 100");
     }
 
     #[test]
@@ -127,14 +120,8 @@ mod tests {
         let address = format!("https://example.org/{}", "x".repeat(100));
         assert_eq!(check_text("a.rs", &format!("    /// See <{address}>.")), []);
         assert_eq!(check_text("a.rs", &format!("let a = 1; // {address}")), []);
-        assert_eq!(
-            check_text("a.rs", &format!("let a = \"{address}\";")).len(),
-            1
-        );
-        assert_eq!(
-            check_text("a.rs", &format!("// {}", "x".repeat(100))).len(),
-            1
-        );
+        assert_eq!(check_text("a.rs", &format!("let a = \"{address}\";")).len(), 1);
+        assert_eq!(check_text("a.rs", &format!("// {}", "x".repeat(100))).len(), 1);
     }
 
     #[test]
@@ -150,10 +137,7 @@ mod tests {
         let long = function(71);
         assert_eq!(functions(&format!("impl A {{\n{long}}}")).len(), 1);
         assert_eq!(functions(&format!("trait A {{\n{long}}}")).len(), 1);
-        assert_eq!(
-            functions(&format!("mod a {{ mod b {{\n{long}}} }}")).len(),
-            1
-        );
+        assert_eq!(functions(&format!("mod a {{ mod b {{\n{long}}} }}")).len(), 1);
         // Both the inner function and the one around it are too long.
         assert_eq!(functions(&format!("fn outer() {{\n{long}}}")).len(), 2);
     }

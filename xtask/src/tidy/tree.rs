@@ -30,9 +30,7 @@ impl Tree {
 
     /// Every text file: its path relative to the root, and its text.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.texts
-            .iter()
-            .map(|(path, text)| (path.as_str(), text.as_str()))
+        self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
     /// The text of one file.
@@ -48,16 +46,11 @@ impl Tree {
 
 /// A file's text, or nothing for what has none: a deleted file, a link, a binary.
 fn read_text(path: &Path) -> Result<Option<String>> {
-    if !path
-        .symlink_metadata()
-        .is_ok_and(|metadata| metadata.is_file())
-    {
+    if !path.symlink_metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Ok(None);
     }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(String::from_utf8(bytes)
-        .ok()
-        .filter(|text| !text.contains('\0')))
+    Ok(String::from_utf8(bytes).ok().filter(|text| !text.contains('\0')))
 }
 
 #[cfg(test)]

@@ -16,11 +16,7 @@ pub(crate) struct Violation {
 impl Violation {
     /// A violation at a line of a file.
     pub(crate) fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            message: message.into(),
-        }
+        Self { path: path.to_owned(), line, message: message.into() }
     }
 }
 
@@ -36,9 +32,6 @@ mod tests {
 
     #[test]
     fn a_violation_reads_like_a_compiler_message() {
-        assert_eq!(
-            Violation::new("a/b.rs", 3, "too long").to_string(),
-            "a/b.rs:3: too long"
-        );
+        assert_eq!(Violation::new("a/b.rs", 3, "too long").to_string(), "a/b.rs:3: too long");
     }
 }

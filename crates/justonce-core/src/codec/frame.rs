@@ -83,9 +83,7 @@ pub fn decode(id: &RecordId, frame: &[u8]) -> Result<Stored, DamagedRecord> {
 }
 
 fn unframe(id: &RecordId, frame: &[u8]) -> Result<Stored, Damage> {
-    let (header, payload) = frame
-        .split_at_checked(HEADER_BYTES)
-        .ok_or(Damage::Truncated)?;
+    let (header, payload) = frame.split_at_checked(HEADER_BYTES).ok_or(Damage::Truncated)?;
     let [magic, version, flags, sum @ ..] = header else {
         return Err(Damage::Truncated);
     };

@@ -35,11 +35,7 @@ pub(super) fn read(payload: &[u8]) -> Result<Stored, Damage> {
     }
     let entry = match wire.entry {
         WireEntry::Record(record) => Entry::Record(read_record(&record)?),
-        WireEntry::Tombstone {
-            fence,
-            since,
-            until,
-        } => Entry::Tombstone(Tombstone {
+        WireEntry::Tombstone { fence, since, until } => Entry::Tombstone(Tombstone {
             fence: Fence::new(fence),
             since: Timestamp::from_millis(since),
             until: Timestamp::from_millis(until),
@@ -67,42 +63,28 @@ fn read_record(wire: &WireRecord<'_>) -> Result<Record, Damage> {
 
 fn read_state(wire: &WireState<'_>) -> Result<State, Damage> {
     Ok(match wire {
-        WireState::InProgress {
-            owner,
-            token,
-            claimed_at,
-            lease_until,
-            policy,
-            checkpoint,
-        } => State::InProgress(InProgress {
-            owner: Owner::new(owner),
-            token: Token(*token),
-            claimed_at: Timestamp::from_millis(*claimed_at),
-            lease_until: Timestamp::from_millis(*lease_until),
-            policy: read_policy(policy)?,
-            checkpoint: read_checkpoint(checkpoint.as_ref())?,
-        }),
+        WireState::InProgress { owner, token, claimed_at, lease_until, policy, checkpoint } => {
+            State::InProgress(InProgress {
+                owner: Owner::new(owner),
+                token: Token(*token),
+                claimed_at: Timestamp::from_millis(*claimed_at),
+                lease_until: Timestamp::from_millis(*lease_until),
+                policy: read_policy(policy)?,
+                checkpoint: read_checkpoint(checkpoint.as_ref())?,
+            })
+        }
         WireState::Completed(settled) => State::Completed(read_settled(settled)?),
         WireState::FailedForGood(settled) => State::Failed(Failed::Final(read_settled(settled)?)),
-        WireState::FailedForNow {
-            failure,
-            retry_at,
-            expires_at,
-            policy,
-            checkpoint,
-        } => State::Failed(Failed::Waiting(Waiting {
-            failure: read_outcome(failure)?,
-            retry_at: Timestamp::from_millis(*retry_at),
-            expires_at: Timestamp::from_millis(*expires_at),
-            policy: read_policy(policy)?,
-            checkpoint: read_checkpoint(checkpoint.as_ref())?,
-        })),
-        WireState::Unknown {
-            reason,
-            owner,
-            policy,
-            checkpoint,
-        } => State::Unknown(Unknown {
+        WireState::FailedForNow { failure, retry_at, expires_at, policy, checkpoint } => {
+            State::Failed(Failed::Waiting(Waiting {
+                failure: read_outcome(failure)?,
+                retry_at: Timestamp::from_millis(*retry_at),
+                expires_at: Timestamp::from_millis(*expires_at),
+                policy: read_policy(policy)?,
+                checkpoint: read_checkpoint(checkpoint.as_ref())?,
+            }))
+        }
+        WireState::Unknown { reason, owner, policy, checkpoint } => State::Unknown(Unknown {
             reason: read_reason(reason),
             owner: Owner::new(owner),
             policy: read_policy(policy)?,
@@ -195,6 +177,7 @@ fn read_note(wire: &WireNote<'_>) -> Note {
         WireKind::FailedForGood => NoteKind::FailedForGood,
         WireKind::GivenUp(reason) => NoteKind::GivenUp(read_reason(reason)),
         WireKind::Held(reason) => NoteKind::Held(read_reason(reason)),
+        WireKind::Released => NoteKind::Released,
         WireKind::Refused(step) => NoteKind::Refused(read_refused(step)),
         WireKind::Resolved { by, name, how, why } => {
             let resolver = match by {
@@ -205,11 +188,7 @@ fn read_note(wire: &WireNote<'_>) -> Note {
             NoteKind::Resolved(resolver, read_how(how), Why::new(why))
         }
     };
-    Note {
-        at: Timestamp::from_millis(wire.at),
-        fence: Fence::new(wire.fence),
-        kind,
-    }
+    Note { at: Timestamp::from_millis(wire.at), fence: Fence::new(wire.fence), kind }
 }
 
 const fn read_refused(wire: &WireRefused) -> RefusedStep {

@@ -159,12 +159,8 @@ pub(super) enum WireKind<'a> {
     GivenUp(WireReason),
     Held(WireReason),
     Refused(WireRefused),
-    Resolved {
-        by: WireResolver,
-        name: &'a str,
-        how: WireHow,
-        why: &'a str,
-    },
+    Resolved { by: WireResolver, name: &'a str, how: WireHow, why: &'a str },
+    Released,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -108,11 +108,7 @@ fn wire_settled(settled: &Settled) -> WireSettled<'_> {
 fn wire_outcome(outcome: &Outcome) -> WireOutcome<'_> {
     WireOutcome {
         status: outcome.status(),
-        headers: outcome
-            .headers()
-            .iter()
-            .map(|h| (&*h.name, Raw::new(&h.value)))
-            .collect(),
+        headers: outcome.headers().iter().map(|h| (&*h.name, Raw::new(&h.value))).collect(),
         body: match outcome.stored_body() {
             Body::Whole(bytes) => WireBody::Whole(Raw::new(bytes)),
             Body::TooLarge(size) => WireBody::TooLarge(*size),
@@ -121,10 +117,7 @@ fn wire_outcome(outcome: &Outcome) -> WireOutcome<'_> {
 }
 
 fn wire_checkpoint(checkpoint: &Checkpoint) -> WireCheckpoint<'_> {
-    WireCheckpoint {
-        name: checkpoint.name(),
-        data: Raw::new(checkpoint.data()),
-    }
+    WireCheckpoint { name: checkpoint.name(), data: Raw::new(checkpoint.data()) }
 }
 
 fn wire_policy(policy: &Policy) -> WirePolicy {
@@ -139,10 +132,9 @@ fn wire_policy(policy: &Policy) -> WirePolicy {
         on_failure: match policy.on_failure {
             OnFailure::Replay => WireOnFailure::Replay,
             OnFailure::Release => WireOnFailure::Release,
-            OnFailure::Retry(back_off) => WireOnFailure::Retry {
-                first: millis(back_off.first),
-                max: millis(back_off.max),
-            },
+            OnFailure::Retry(back_off) => {
+                WireOnFailure::Retry { first: millis(back_off.first), max: millis(back_off.max) }
+            }
         },
         max_attempts: policy.max_attempts.map_or(0, std::num::NonZeroU32::get),
         retention: millis(policy.retention),
@@ -182,6 +174,7 @@ fn wire_note(note: &Note) -> WireNote<'_> {
         NoteKind::FailedForGood => WireKind::FailedForGood,
         NoteKind::GivenUp(reason) => WireKind::GivenUp(wire_reason(*reason)),
         NoteKind::Held(reason) => WireKind::Held(wire_reason(*reason)),
+        NoteKind::Released => WireKind::Released,
         NoteKind::Refused(step) => WireKind::Refused(wire_refused(*step)),
         NoteKind::Resolved(resolver, how, why) => {
             let (by, name) = match resolver {
@@ -189,19 +182,10 @@ fn wire_note(note: &Note) -> WireNote<'_> {
                 Resolver::Callback(name) => (WireResolver::Callback, name),
                 Resolver::Operator(name) => (WireResolver::Operator, name),
             };
-            WireKind::Resolved {
-                by,
-                name,
-                how: wire_how(*how),
-                why: why.as_str(),
-            }
+            WireKind::Resolved { by, name, how: wire_how(*how), why: why.as_str() }
         }
     };
-    WireNote {
-        at: note.at.as_millis(),
-        fence: note.fence.get(),
-        kind,
-    }
+    WireNote { at: note.at.as_millis(), fence: note.fence.get(), kind }
 }
 
 fn wire_refused(step: RefusedStep) -> WireRefused {

@@ -101,10 +101,7 @@ impl Engine {
         let token = Token(inner.entropy.next_u128());
         let step = Step::begin(operation, inner.owner.clone(), token);
         // From here on a dropped future may leave a claim behind that nobody knows of.
-        let guard = LostBegin {
-            inner,
-            step: Some(&step),
-        };
+        let guard = LostBegin { inner, step: Some(&step) };
         let answer = inner.store.apply(&step).await;
         match answer {
             Ok(Answer::Claimed(claimed)) => {

@@ -89,12 +89,7 @@ impl Engine {
 
     /// The same on a store that others use too.
     pub fn builder_shared(store: SharedStore) -> EngineBuilder {
-        EngineBuilder {
-            store,
-            owner: None,
-            entropy: None,
-            limits: Limits::default(),
-        }
+        EngineBuilder { store, owner: None, entropy: None, limits: Limits::default() }
     }
 
     /// The store under the engine.
@@ -164,9 +159,8 @@ impl EngineBuilder {
         limits.max_concurrent = limits.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
         limits.max_waiters = limits.max_waiters.min(Semaphore::MAX_PERMITS);
         let entropy = self.entropy.unwrap_or_else(Entropy::from_system);
-        let owner = self
-            .owner
-            .unwrap_or_else(|| Owner::new(&format!("engine-{:08x}", entropy.next_u32())));
+        let owner =
+            self.owner.unwrap_or_else(|| Owner::new(&format!("engine-{:08x}", entropy.next_u32())));
         Engine {
             inner: Arc::new(Inner {
                 store: self.store,
@@ -183,8 +177,6 @@ impl EngineBuilder {
 
 impl fmt::Debug for EngineBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineBuilder")
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
+        f.debug_struct("EngineBuilder").field("limits", &self.limits).finish_non_exhaustive()
     }
 }

@@ -73,12 +73,7 @@ impl Context {
     /// If the point is too large, the claim was lost, or the store fails.
     pub async fn save(&self, name: &str, data: impl Into<Bytes>) -> Result<(), SaveError> {
         let checkpoint = Checkpoint::new(name, data).map_err(SaveError::Refused)?;
-        match self
-            .active
-            .save(&self.inner, checkpoint)
-            .await
-            .map_err(SaveError::Store)?
-        {
+        match self.active.save(&self.inner, checkpoint).await.map_err(SaveError::Store)? {
             Settlement::Stored => Ok(()),
             Settlement::Lost(lost) => Err(SaveError::Lost(lost)),
         }

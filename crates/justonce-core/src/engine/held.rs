@@ -46,13 +46,7 @@ impl HeldClaim {
         place: OwnedSemaphorePermit,
     ) -> Self {
         let active = Active::start(&inner, operation.id(), &claimed);
-        Self {
-            inner,
-            active,
-            claimed,
-            settled: false,
-            _place: place,
-        }
+        Self { inner, active, claimed, settled: false, _place: place }
     }
 
     /// The name of the record.
@@ -147,14 +141,7 @@ impl HeldClaim {
 
     pub(super) fn failure(&self, outcome: Outcome, kind: FailureKind) -> Action {
         let jitter = self.inner.entropy.next_u32();
-        Action::Fail(
-            self.fence(),
-            Failure {
-                outcome,
-                kind,
-                jitter,
-            },
-        )
+        Action::Fail(self.fence(), Failure { outcome, kind, jitter })
     }
 
     /// Takes a step that ends the claim.

@@ -5,16 +5,17 @@
 //!
 //! What becomes of an operation when things go wrong:
 //!
-//! | what happens | under `hold` | under `rerun` and `resume` |
-//! |---|---|---|
-//! | the handler's future is dropped | unknown | the next begin takes over |
-//! | the handler panics | unknown, the panic goes on | the next begin takes over, the panic goes on |
-//! | the handler's time is over | unknown | the next begin takes over |
-//! | the process dies | unknown when the lease has lapsed | taken over when it has lapsed |
-//! | the claim is lost to another owner | cannot happen | the handler is dropped: [`Ran::Superseded`] |
-//! | begin: the store says *not applied* | an error, nothing ran | the same |
-//! | begin: the store does not know | an error, nothing ran; the claim is given back once known | the same |
-//! | complete: the store does not know | tried again; if that fails, [`RunError::NotStored`] with the outcome, and further tries in the background | the same |
+//! - **The handler's future is dropped, it panics, or its time is over**: it may have happened.
+//!   Under `hold` the operation is unknown, otherwise the next begin takes over. A panic goes on.
+//! - **The process dies**: the same, once the lease has lapsed.
+//! - **The claim is lost to another owner**: the handler is dropped, [`Ran::Superseded`]. Under
+//!   `hold` that happens only after somebody resolved the operation as released while its owner
+//!   still lived.
+//! - **Begin, and the store says *not applied***: an error; nothing ran.
+//! - **Begin, and the store does not know**: an error; nothing ran. A claim that was taken after
+//!   all is given back in the background.
+//! - **Complete, and the store does not know**: tried again. If that takes too long,
+//!   [`RunError::NotStored`] with the outcome, and further tries in the background.
 
 mod begin;
 mod builder;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::clock::Timestamp;
 use crate::error::StoreError;
 use crate::outcome::Outcome;
+use crate::record::UnknownReason;
 use crate::step::{Busy, UnknownSince};
 
 /// How a run ended. Every case but the first two leaves the caller without an outcome of its own
@@ -27,9 +28,10 @@ pub enum Ran {
     Busy(Busy),
     /// Nobody can tell whether it took effect.
     Unknown(UnknownSince),
-    /// The handler did not end within its limit. Under `hold` the operation is unknown now,
-    /// otherwise the next begin takes over.
-    TimedOut,
+    /// The handler gave no outcome here and now: its time was over, or it does not know. It may
+    /// have happened. Under `hold` the operation is unknown now, otherwise the next begin takes
+    /// over.
+    Abandoned(UnknownReason),
     /// Another owner took the operation over while the handler ran; this is its outcome, if it
     /// has one already.
     Superseded(Option<Outcome>),
@@ -52,7 +54,7 @@ impl Ran {
     }
 }
 
-/// Why a run could not do its work. Nothing was executed, except for [`RunError::NotStored`].
+/// Why a run could not do its work. Each case says whether the handler ran.
 #[derive(Clone, Debug)]
 pub enum RunError {
     /// The store failed before anything was executed.
@@ -64,15 +66,15 @@ pub enum RunError {
         /// How long the operation waited for a place.
         waited: Duration,
     },
-    /// The handler ran, but its outcome could not be stored yet. It is tried further in the
-    /// background; the claim is not released.
+    /// The handler ran, but what it said could not be stored yet. Where the store may come back it
+    /// is tried further in the background; the claim is not released.
     NotStored {
         /// What the handler said.
         outcome: Box<Outcome>,
         /// What the store said.
         source: StoreError,
     },
-    /// The runtime is shutting down.
+    /// The runtime is shutting down; the handler may have been cut off.
     Stopped,
 }
 
@@ -86,10 +88,7 @@ impl fmt::Display for RunError {
                  within {waited:?}"
             ),
             Self::NotStored { source, .. } => {
-                write!(
-                    f,
-                    "the operation was executed, but its outcome is not stored yet: {source}"
-                )
+                write!(f, "the operation was executed, but its outcome is not stored yet: {source}")
             }
             Self::Stopped => f.write_str("the runtime is shutting down"),
         }

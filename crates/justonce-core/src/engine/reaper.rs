@@ -21,11 +21,7 @@ pub struct ReaperSettings {
 
 impl Default for ReaperSettings {
     fn default() -> Self {
-        Self {
-            every: Duration::from_secs(10),
-            between: Duration::from_millis(5),
-            portion: 1000,
-        }
+        Self { every: Duration::from_secs(10), between: Duration::from_millis(5), portion: 1000 }
     }
 }
 
@@ -61,16 +57,8 @@ impl Engine {
         let engine = self.clone();
         Reaper(tokio::spawn(async move {
             loop {
-                let more = engine
-                    .sweep(settings.portion)
-                    .await
-                    .is_ok_and(|report| report.more);
-                tokio::time::sleep(if more {
-                    settings.between
-                } else {
-                    settings.every
-                })
-                .await;
+                let more = engine.sweep(settings.portion).await.is_ok_and(|report| report.more);
+                tokio::time::sleep(if more { settings.between } else { settings.every }).await;
             }
         }))
     }

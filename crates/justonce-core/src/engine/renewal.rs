@@ -74,9 +74,7 @@ impl Active {
             lost: AtomicBool::new(false),
             lost_signal: Notify::new(),
         });
-        inner
-            .renewals
-            .insert(inner, &active, active.pause, Turn::First);
+        inner.renewals.insert(inner, &active, active.pause, Turn::First);
         active
     }
 
@@ -212,9 +210,7 @@ async fn renew(inner: Arc<Inner>, active: Arc<Active>) {
     let step = Step::new(active.id, Action::Renew(active.fence));
     match inner.store.apply(&step).await {
         Ok(Answer::Renewed(_)) => {
-            inner
-                .renewals
-                .insert(&inner, &active, active.pause, Turn::Next);
+            inner.renewals.insert(&inner, &active, active.pause, Turn::Next);
         }
         // At the cap and once held as unknown, nobody else runs it: the handler may finish.
         Ok(Answer::Capped | Answer::Lost(Lost::Held)) => {}

@@ -9,6 +9,7 @@ use super::drive::{Ended, drive};
 use super::held::HeldClaim;
 use super::ran::{HandlerError, Ran, RunError};
 use super::wait::{Patience, Waited};
+use crate::claim::Fence;
 use crate::operation::{OnConcurrent, Operation};
 use crate::outcome::Outcome;
 use crate::record::UnknownReason;
@@ -99,29 +100,20 @@ impl Engine {
         let ended = drive(async move { handler(context).await }, limit, claim.active()).await;
         let fence = claim.fence();
         let (action, said) = match ended {
-            Ended::Itself(Ok(outcome)) => (
-                Action::Complete(fence, outcome.clone()),
-                Said::Outcome(outcome),
-            ),
-            Ended::Itself(Err(HandlerError::Passing(failure))) => (
-                claim.failure(failure.clone(), FailureKind::Passing),
-                Said::Failure(failure),
-            ),
-            Ended::Itself(Err(HandlerError::Permanent(failure))) => (
-                claim.failure(failure.clone(), FailureKind::Permanent),
-                Said::Failure(failure),
-            ),
+            Ended::Itself(Ok(outcome)) => {
+                (Action::Complete(fence, outcome.clone()), Said::Outcome(outcome))
+            }
+            Ended::Itself(Err(HandlerError::Passing(failure))) => {
+                (claim.failure(failure.clone(), FailureKind::Passing), Said::Failure(failure))
+            }
+            Ended::Itself(Err(HandlerError::Permanent(failure))) => {
+                (claim.failure(failure.clone(), FailureKind::Permanent), Said::Failure(failure))
+            }
             Ended::Itself(Err(HandlerError::NotExecuted)) => {
                 (Action::Release(fence), Said::Nothing(Ran::Released))
             }
-            Ended::Itself(Err(HandlerError::Unknown)) => (
-                Action::Abandon(fence, UnknownReason::Reported),
-                Said::Unknown,
-            ),
-            Ended::TimedOut => (
-                Action::Abandon(fence, UnknownReason::TimedOut),
-                Said::Nothing(Ran::TimedOut),
-            ),
+            Ended::Itself(Err(HandlerError::Unknown)) => abandoned(fence, UnknownReason::Reported),
+            Ended::TimedOut => abandoned(fence, UnknownReason::TimedOut),
             Ended::Panicked(panic) => {
                 // The panic goes on whatever the store says; a lapsed lease says the same.
                 let _ = claim.abandon(UnknownReason::Panicked).await;
@@ -136,11 +128,14 @@ impl Engine {
     }
 }
 
+fn abandoned(fence: Fence, reason: UnknownReason) -> (Action, Said) {
+    (Action::Abandon(fence, reason), Said::Nothing(Ran::Abandoned(reason)))
+}
+
 /// What the handler said, for the caller to hear once it is stored.
 pub(super) enum Said {
     Outcome(Outcome),
     Failure(Outcome),
-    Unknown,
     Nothing(Ran),
 }
 

@@ -32,11 +32,9 @@ impl Engine {
     ) -> Result<Ran, RunError> {
         let until = Instant::now() + self.inner.limits.settle_timeout;
         match persist(&mut claim, &action, until, MAX_PAUSE).await {
-            Ok(Settlement::Stored) => Ok(self.told(operation, said).await),
+            Ok(Settlement::Stored) => Ok(told(said)),
             // An earlier try whose reply was lost has freed the key already.
-            Ok(Settlement::Lost(Lost::Gone)) if frees_key(operation, &action) => {
-                Ok(self.told(operation, said).await)
-            }
+            Ok(Settlement::Lost(Lost::Gone)) if frees_key(operation, &action) => Ok(told(said)),
             Ok(Settlement::Lost(_)) => self.superseded(operation).await,
             Err(source) => {
                 if source.is_passing() {
@@ -51,26 +49,10 @@ impl Engine {
                 }
                 let outcome = match said {
                     Said::Outcome(outcome) | Said::Failure(outcome) => outcome,
-                    Said::Unknown | Said::Nothing(_) => Outcome::empty(),
+                    Said::Nothing(_) => Outcome::empty(),
                 };
-                Err(RunError::NotStored {
-                    outcome: Box::new(outcome),
-                    source,
-                })
+                Err(RunError::NotStored { outcome: Box::new(outcome), source })
             }
-        }
-    }
-
-    async fn told(&self, operation: &Operation, said: Said) -> Ran {
-        match said {
-            Said::Outcome(outcome) => Ran::Executed(outcome),
-            Said::Failure(failure) => Ran::Failed(failure),
-            Said::Nothing(ran) => ran,
-            Said::Unknown => match self.peek(operation).await {
-                Ok(Some(Existing::Unknown(unknown))) => Ran::Unknown(unknown),
-                // Also if the store fails: its error would say that nothing was executed.
-                Ok(_) | Err(_) => Ran::TimedOut,
-            },
         }
     }
 
@@ -84,7 +66,15 @@ impl Engine {
     }
 }
 
-/// Whether a step leaves nothing behind, so that its repetition finds nothing.
+fn told(said: Said) -> Ran {
+    match said {
+        Said::Outcome(outcome) => Ran::Executed(outcome),
+        Said::Failure(failure) => Ran::Failed(failure),
+        Said::Nothing(ran) => ran,
+    }
+}
+
+/// Whether a step may leave nothing behind, so that its repetition finds nothing.
 fn frees_key(operation: &Operation, action: &Action) -> bool {
     match action {
         Action::Release(_) => true,

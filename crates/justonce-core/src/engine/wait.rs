@@ -43,9 +43,7 @@ impl Patience {
             return Duration::ZERO;
         }
         let now = Instant::now();
-        self.until
-            .get_or_insert(now + self.max)
-            .saturating_duration_since(now)
+        self.until.get_or_insert(now + self.max).saturating_duration_since(now)
     }
 }
 
@@ -88,10 +86,7 @@ impl Engine {
                 Some(Existing::Busy(still)) => busy = still,
                 Some(existing) => return Ok(ran(existing)),
                 None => {
-                    return Ok(Ran::Busy(Busy {
-                        left: Duration::ZERO,
-                        ..busy
-                    }));
+                    return Ok(Ran::Busy(Busy { left: Duration::ZERO, ..busy }));
                 }
             }
             if let Waited::GiveUp = self.wait(operation, busy, &mut patience).await? {

@@ -23,14 +23,8 @@ impl Maintenance for MemoryStore {
         found.sort_by_key(|summary| summary.id);
         let more = found.len() > query.page_size();
         found.truncate(query.page_size());
-        let next = found
-            .last()
-            .filter(|_| more)
-            .map(|summary| Cursor(summary.id));
-        Ok(Page {
-            records: found,
-            next,
-        })
+        let next = found.last().filter(|_| more).map(|summary| Cursor(summary.id));
+        Ok(Page { records: found, next })
     }
 
     async fn stats(&self) -> StoreResult<Stats> {
@@ -46,10 +40,7 @@ impl Maintenance for MemoryStore {
 
     async fn sweep(&self, limit: usize) -> StoreResult<SweepReport> {
         let due = self.due(limit.saturating_add(1));
-        let mut report = SweepReport {
-            more: due.len() > limit,
-            ..SweepReport::default()
-        };
+        let mut report = SweepReport { more: due.len() > limit, ..SweepReport::default() };
         for id in due.into_iter().take(limit) {
             if let Answer::Swept(done) = self.step(id, &Action::Sweep) {
                 report.count(done);

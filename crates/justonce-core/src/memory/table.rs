@@ -43,11 +43,7 @@ impl MemoryStore {
     /// An empty store.
     #[must_use]
     pub fn new(clock: impl Clock) -> Self {
-        Self {
-            clock: Box::new(clock),
-            fences: AtomicU64::new(0),
-            shards: Shards::default(),
-        }
+        Self { clock: Box::new(clock), fences: AtomicU64::new(0), shards: Shards::default() }
     }
 
     pub(super) fn now(&self) -> Timestamp {

@@ -27,13 +27,8 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 5] = [
-        Self::None,
-        Self::NotApplied,
-        Self::LostRequest,
-        Self::LostReply,
-        Self::Repeated,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::None, Self::NotApplied, Self::LostRequest, Self::LostReply, Self::Repeated];
 }
 
 /// Chooses the fault for each step.
@@ -68,10 +63,7 @@ pub struct Faulty<S> {
 impl<S> Faulty<S> {
     /// Decorates a store.
     pub fn new(inner: S, plan: impl FaultPlan) -> Self {
-        Self {
-            inner,
-            plan: Arc::new(plan),
-        }
+        Self { inner, plan: Arc::new(plan) }
     }
 
     /// The store itself, to look at what really happened.
@@ -82,19 +74,14 @@ impl<S> Faulty<S> {
 
 impl<S: fmt::Debug> fmt::Debug for Faulty<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Faulty")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
+        f.debug_struct("Faulty").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
 impl<S: Records> Records for Faulty<S> {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
         let lost = || {
-            Err(StoreError::maybe_applied(
-                StoreErrorKind::Unavailable,
-                "injected: no reply came",
-            ))
+            Err(StoreError::maybe_applied(StoreErrorKind::Unavailable, "injected: no reply came"))
         };
         match self.plan.fault(step) {
             Fault::None => self.inner.apply(step).await,

@@ -77,13 +77,7 @@ pub struct ListQuery {
 
 impl Default for ListQuery {
     fn default() -> Self {
-        Self {
-            state: None,
-            scope: None,
-            unchanged_for: None,
-            limit: 100,
-            after: None,
-        }
+        Self { state: None, scope: None, unchanged_for: None, limit: 100, after: None }
     }
 }
 
@@ -135,22 +129,16 @@ impl ListQuery {
     /// listed.
     #[must_use]
     pub fn matches(&self, id: RecordId, entry: &Entry, now: Timestamp) -> Option<Summary> {
-        let summary = summary(id, entry, crate::transition::state_at(entry, now))?;
+        let summary = summary(id, entry, crate::view::state_at(entry, now))?;
         if self.state.is_some_and(|wanted| wanted != summary.state) {
             return None;
         }
         if let Some(filter) = &self.scope
-            && !summary
-                .scope
-                .as_ref()
-                .is_some_and(|scope| scope.is_within(filter))
+            && !summary.scope.as_ref().is_some_and(|scope| scope.is_within(filter))
         {
             return None;
         }
-        if self
-            .unchanged_for
-            .is_some_and(|age| now.since(summary.changed_at) < age)
-        {
+        if self.unchanged_for.is_some_and(|age| now.since(summary.changed_at) < age) {
             return None;
         }
         Some(summary)
@@ -232,6 +220,16 @@ impl Stats {
             StateName::Failed => Some(&mut self.failed),
             StateName::Unknown => Some(&mut self.unknown),
             StateName::Tombstone => Some(&mut self.tombstone),
+        }
+    }
+
+    /// Adds the figures of another part of the store.
+    pub fn merge(&mut self, other: &Self) {
+        for state in StateName::ALL {
+            if let (Some(sum), Some(part)) = (self.of_mut(state), other.of(state)) {
+                sum.count = sum.count.saturating_add(part.count);
+                sum.bytes = sum.bytes.saturating_add(part.bytes);
+            }
         }
     }
 

@@ -50,10 +50,7 @@ pub struct Observed<S> {
 impl<S> Observed<S> {
     /// Decorates a store.
     pub fn new(inner: S, observer: impl Observer) -> Self {
-        Self {
-            inner,
-            observer: Arc::new(observer),
-        }
+        Self { inner, observer: Arc::new(observer) }
     }
 
     async fn watch<T>(
@@ -64,11 +61,7 @@ impl<S> Observed<S> {
     ) -> StoreResult<T> {
         let start = tokio::time::Instant::now();
         let result = future.await;
-        let seen = Seen {
-            call,
-            result: result.as_ref().map(name),
-            elapsed: start.elapsed(),
-        };
+        let seen = Seen { call, result: result.as_ref().map(name), elapsed: start.elapsed() };
         self.observer.seen(seen);
         result
     }
@@ -76,16 +69,13 @@ impl<S> Observed<S> {
 
 impl<S: fmt::Debug> fmt::Debug for Observed<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observed")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
+        f.debug_struct("Observed").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
 impl<S: Records> Records for Observed<S> {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
-        self.watch(step.action.name(), self.inner.apply(step), Answer::name)
-            .await
+        self.watch(step.action.name(), self.inner.apply(step), Answer::name).await
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {
@@ -94,8 +84,7 @@ impl<S: Records> Records for Observed<S> {
     }
 
     async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
-        self.watch("settled", self.inner.settled(id, fence), |()| "settled")
-            .await
+        self.watch("settled", self.inner.settled(id, fence), |()| "settled").await
     }
 }
 
@@ -109,8 +98,7 @@ impl<S: Maintenance> Maintenance for Observed<S> {
     }
 
     async fn sweep(&self, limit: usize) -> StoreResult<SweepReport> {
-        self.watch("sweep_all", self.inner.sweep(limit), |_| "swept")
-            .await
+        self.watch("sweep_all", self.inner.sweep(limit), |_| "swept").await
     }
 
     async fn ready(&self) -> StoreResult<()> {

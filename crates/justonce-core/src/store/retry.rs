@@ -53,11 +53,7 @@ impl<S> Retry<S> {
     /// Decorates a store.
     #[must_use]
     pub const fn new(inner: S, policy: RetryPolicy, entropy: Arc<Entropy>) -> Self {
-        Self {
-            inner,
-            policy,
-            entropy,
-        }
+        Self { inner, policy, entropy }
     }
 
     async fn again<T, F>(&self, repeatable: bool, mut call: impl FnMut() -> F) -> StoreResult<T>
@@ -84,8 +80,7 @@ fn may_repeat(error: &StoreError, repeatable: bool) -> bool {
 
 impl<S: Records> Records for Retry<S> {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
-        self.again(step.action.is_repeatable(), || self.inner.apply(step))
-            .await
+        self.again(step.action.is_repeatable(), || self.inner.apply(step)).await
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {

@@ -40,10 +40,7 @@ pub struct Shards<T> {
 
 impl<T: Default> Default for Shards<T> {
     fn default() -> Self {
-        Self {
-            first: Mutex::default(),
-            rest: (1..SHARDS).map(|_| Mutex::default()).collect(),
-        }
+        Self { first: Mutex::default(), rest: (1..SHARDS).map(|_| Mutex::default()).collect() }
     }
 }
 

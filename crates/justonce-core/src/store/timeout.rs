@@ -46,13 +46,11 @@ impl<S> Timeout<S> {
 
 impl<S: Records> Records for Timeout<S> {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
-        self.within(self.inner.apply(step), StoreError::maybe_applied)
-            .await
+        self.within(self.inner.apply(step), StoreError::maybe_applied).await
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {
-        self.within(self.inner.get(id), StoreError::not_applied)
-            .await
+        self.within(self.inner.get(id), StoreError::not_applied).await
     }
 
     async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
@@ -62,22 +60,18 @@ impl<S: Records> Records for Timeout<S> {
 
 impl<S: Maintenance> Maintenance for Timeout<S> {
     async fn list(&self, query: &ListQuery) -> StoreResult<Page> {
-        self.within(self.inner.list(query), StoreError::not_applied)
-            .await
+        self.within(self.inner.list(query), StoreError::not_applied).await
     }
 
     async fn stats(&self) -> StoreResult<Stats> {
-        self.within(self.inner.stats(), StoreError::not_applied)
-            .await
+        self.within(self.inner.stats(), StoreError::not_applied).await
     }
 
     async fn sweep(&self, limit: usize) -> StoreResult<SweepReport> {
-        self.within(self.inner.sweep(limit), StoreError::maybe_applied)
-            .await
+        self.within(self.inner.sweep(limit), StoreError::maybe_applied).await
     }
 
     async fn ready(&self) -> StoreResult<()> {
-        self.within(self.inner.ready(), StoreError::not_applied)
-            .await
+        self.within(self.inner.ready(), StoreError::not_applied).await
     }
 }

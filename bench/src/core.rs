@@ -1,0 +1,70 @@
+//! `cargo xtask bench core`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::machine::describe;
+use crate::report::Report;
+use crate::{adaptive, big, embedded, memory};
+
+/// The engine on the memory and the embedded store.
+#[derive(Args)]
+pub(crate) struct CoreArgs {
+    /// Rounds of each measurement; the median counts.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Seconds that each measurement of a round takes.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Also fill a store with 10 million records and measure that; takes minutes and 6 GB of disk.
+    #[arg(long)]
+    big: bool,
+    /// Only the big store.
+    #[arg(long)]
+    only_big: bool,
+    /// How many records the big store gets.
+    #[arg(long, default_value_t = 10_000_000)]
+    records: u64,
+    /// Where the big store goes; a temporary directory unless given.
+    #[arg(long)]
+    directory: Option<PathBuf>,
+    /// Replace the figures in this file, between its markers.
+    #[arg(long)]
+    write: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &CoreArgs) -> Result<ExitCode> {
+    println!("{}", describe());
+    let mut report = Report::default();
+    let time = Duration::from_secs_f64(args.seconds);
+    if !args.only_big {
+        memory::measure(&mut report)?;
+        embedded::measure(&mut report, args.rounds, time)?;
+        adaptive::measure(&mut report, args.rounds.min(3), time.min(Duration::from_secs(2)))?;
+    }
+    let section = if args.only_big { "core-big" } else { "core" };
+    if args.big || args.only_big {
+        big::measure(&mut report, args.records, args.directory.as_deref())?;
+    }
+    println!("\n{}", report.table());
+    if let Some(file) = &args.write {
+        write_into(file, section, &report)?;
+    }
+    Ok(if report.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Replaces what stands between the markers of a section.
+fn write_into(file: &PathBuf, section: &str, report: &Report) -> Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+    let (begin, end) = (format!("<!-- {section} -->"), format!("<!-- /{section} -->"));
+    let missing = || format!("{} has no markers {begin} and {end}", file.display());
+    let (before, rest) = text.split_once(&begin).with_context(missing)?;
+    let (_, after) = rest.split_once(&end).with_context(missing)?;
+    let table = report.table();
+    let text = format!("{before}{begin}\n{}\n\n{table}{end}{after}", describe());
+    std::fs::write(file, text).with_context(|| format!("{}", file.display()))
+}

@@ -1,0 +1,72 @@
+//! The floor: the raw storage engine behind the same group commit, writing the same bytes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use justonce::embedded::commit::{GroupCommit, Sink};
+use justonce::{CommitDelay, Key, RecordId, Scope};
+
+use crate::load::rate;
+
+/// The bytes that one operation writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) claim: usize,
+    pub(crate) outcome: usize,
+}
+
+type Put = ([u8; 32], Vec<u8>);
+
+struct RawSink {
+    database: Database,
+    records: Keyspace,
+}
+
+impl Sink<Put> for RawSink {
+    fn commit(&mut self, batch: &mut Vec<Put>) -> Result<(), String> {
+        let mut write = self.database.batch().durability(Some(PersistMode::SyncData));
+        for (key, value) in batch.drain(..) {
+            write.insert(&self.records, key.as_slice(), value);
+        }
+        write.commit().map_err(|error| error.to_string())
+    }
+}
+
+/// Operations per second: two durable puts each, one after the other.
+pub(crate) async fn raw(
+    directory: &Path,
+    callers: u64,
+    time: Duration,
+    sizes: Sizes,
+) -> Result<f64> {
+    let database = Database::builder(directory)
+        .max_journaling_size(64 * 1024 * 1024)
+        .manual_journal_persist(true)
+        .open()?;
+    let records = database.keyspace("records", KeyspaceCreateOptions::default)?;
+    let sink = RawSink { database, records };
+    let commits = Arc::new(GroupCommit::start(sink, CommitDelay::adaptive())?);
+    let writer = Arc::clone(&commits);
+    let result = rate(callers, time, move |caller, number| {
+        let commits = Arc::clone(&writer);
+        async move {
+            let key = Key::client(format!("order-{caller}-{number}"))?;
+            let id = *RecordId::of(&Scope::global(), &key).as_bytes();
+            for size in [sizes.claim, sizes.outcome] {
+                let ticket = commits.enqueue((id, vec![b'x'; size])).map_err(|_| closed())?;
+                ticket.durable().await.map_err(|why| anyhow!("{why}"))?;
+            }
+            Ok(())
+        }
+    })
+    .await;
+    commits.close();
+    result
+}
+
+pub(crate) fn closed() -> anyhow::Error {
+    anyhow!("the group commit is closed")
+}

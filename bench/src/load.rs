@@ -1,0 +1,65 @@
+//! Many callers at once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tokio::runtime::Runtime;
+
+use crate::machine::now;
+
+/// A runtime on both cores.
+pub(crate) fn runtime() -> Result<Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+/// Calls per second of `callers` tasks that each call in a row for `time`. The call gets the
+/// caller's number and the number of the call.
+pub(crate) async fn rate<C, F>(callers: u64, time: Duration, call: C) -> Result<f64>
+where
+    C: Fn(u64, u64) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let call = Arc::new(call);
+    let start = now();
+    let tasks: Vec<_> = (0..callers)
+        .map(|caller| {
+            let call = Arc::clone(&call);
+            tokio::spawn(async move { calls(caller, start, time, &*call).await })
+        })
+        .collect();
+    let mut count = 0;
+    for task in tasks {
+        count += task.await??;
+    }
+    Ok(count as f64 / start.elapsed().as_secs_f64())
+}
+
+async fn calls<C, F>(caller: u64, start: Instant, time: Duration, call: &C) -> Result<u64>
+where
+    C: Fn(u64, u64) -> F,
+    F: Future<Output = Result<()>>,
+{
+    let mut number = 0;
+    while start.elapsed() < time {
+        call(caller, number).await?;
+        number += 1;
+        // Calls that never wait would keep the other callers of this thread from running.
+        if number % 64 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(number)
+}
+
+/// The value below which the given part of the samples lies.
+pub(crate) fn percentile(samples: &mut [Duration], part: f64) -> Duration {
+    samples.sort_unstable();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a length is a length"
+    )]
+    let at = ((samples.len() as f64 * part) as usize).min(samples.len().saturating_sub(1));
+    samples.get(at).copied().unwrap_or_default()
+}

@@ -1,0 +1,248 @@
+//! Group commit: many callers, one writer thread, one sync for all that came together.
+//!
+//! Callers [`enqueue`](GroupCommit::enqueue) and await their [`Ticket`]. The writer takes all that
+//! has come, hands it to the [`Sink`] and completes the ticket of the whole batch. While it syncs,
+//! the next batch gathers by itself.
+
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::delay::CommitDelay;
+
+/// What makes batches durable.
+pub trait Sink<T>: Send + 'static {
+    /// Writes and syncs a batch. After an error nothing more is committed.
+    ///
+    /// # Errors
+    ///
+    /// A message for the operator.
+    fn commit(&mut self, batch: &mut Vec<T>) -> Result<(), String>;
+
+    /// Called after the batch's callers have been told.
+    fn committed(&mut self, batch: Vec<T>) {
+        drop(batch);
+    }
+}
+
+/// Told by the writer once the batch is on disk, or never will be.
+#[derive(Clone)]
+pub struct Ticket(Arc<Batch>);
+
+#[derive(Default)]
+struct Batch {
+    result: OnceLock<Result<(), Arc<str>>>,
+    told: Notify,
+}
+
+impl Ticket {
+    /// Waits until the batch is on disk.
+    ///
+    /// # Errors
+    ///
+    /// What the sink said. The batch may or may not be on disk then.
+    pub async fn durable(&self) -> Result<(), Arc<str>> {
+        loop {
+            let told = self.0.told.notified();
+            if let Some(result) = self.0.result.get() {
+                return result.clone();
+            }
+            told.await;
+        }
+    }
+
+    /// The result, if there is one already.
+    #[must_use]
+    pub fn result(&self) -> Option<Result<(), Arc<str>>> {
+        self.0.result.get().cloned()
+    }
+
+    fn tell(&self, result: Result<(), Arc<str>>) {
+        // Only the writer tells, and once.
+        let _ = self.0.result.set(result);
+        self.0.told.notify_waiters();
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ticket").field(&self.0.result.get()).finish()
+    }
+}
+
+/// The queue in front of the writer thread.
+pub struct GroupCommit<T> {
+    shared: Arc<Shared<T>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared<T> {
+    queue: Mutex<Queue<T>>,
+    arrived: Condvar,
+}
+
+struct Queue<T> {
+    items: Vec<T>,
+    ticket: Ticket,
+    /// The writer sleeps and must be woken when this many items wait.
+    wake_at: Option<usize>,
+    closing: bool,
+}
+
+/// The queue is closed: the store was closed, or has stopped after an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+impl<T: Send + 'static> GroupCommit<T> {
+    /// Starts the writer thread.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no thread.
+    pub fn start(sink: impl Sink<T>, delay: CommitDelay) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue {
+                items: Vec::new(),
+                ticket: Ticket(Arc::default()),
+                wake_at: None,
+                closing: false,
+            }),
+            arrived: Condvar::new(),
+        });
+        let writer = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("justonce-commit".into())
+            .spawn(move || write_all(&writer, sink, delay))?;
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Adds an item to the batch that is gathering. Items are committed in the order in which
+    /// they were added.
+    ///
+    /// # Errors
+    ///
+    /// If the queue is closed.
+    pub fn enqueue(&self, item: T) -> Result<Ticket, Closed> {
+        let mut queue = self.shared.queue();
+        if queue.closing {
+            return Err(Closed);
+        }
+        queue.items.push(item);
+        let ticket = queue.ticket.clone();
+        if queue.wake_at.is_some_and(|enough| queue.items.len() >= enough) {
+            queue.wake_at = None;
+            drop(queue);
+            self.shared.arrived.notify_one();
+        }
+        Ok(ticket)
+    }
+
+    /// How many items wait for the writer.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.queue().items.len()
+    }
+
+    /// Commits what is queued and ends the writer thread. Blocks until it has ended.
+    pub fn close(&self) {
+        {
+            let mut queue = self.shared.queue();
+            queue.closing = true;
+            queue.wake_at = None;
+        }
+        self.shared.arrived.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A writer that panicked has told nobody; its callers see the closed queue.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<T> fmt::Debug for GroupCommit<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupCommit").finish_non_exhaustive()
+    }
+}
+
+impl<T> Shared<T> {
+    fn queue(&self) -> MutexGuard<'_, Queue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next batch: everything that has come, after the delay that pays.
+    fn next_batch(&self, delay: &CommitDelay) -> Option<(Vec<T>, Ticket)> {
+        let mut queue = self.queue();
+        while queue.items.is_empty() {
+            if queue.closing {
+                return None;
+            }
+            queue.wake_at = Some(1);
+            queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some((enough, wait)) = delay.worth_waiting(queue.items.len()) {
+            queue = self.gather(queue, enough, wait);
+        }
+        queue.wake_at = None;
+        let items = mem::take(&mut queue.items);
+        let ticket = mem::replace(&mut queue.ticket, Ticket(Arc::default()));
+        Some((items, ticket))
+    }
+
+    /// Waits until enough items have come or the time is over.
+    fn gather<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue<T>>,
+        enough: usize,
+        wait: Duration,
+    ) -> MutexGuard<'a, Queue<T>> {
+        let start = now();
+        while queue.items.len() < enough && !queue.closing {
+            let Some(left) = wait.checked_sub(now().duration_since(start)) else {
+                break;
+            };
+            queue.wake_at = Some(enough);
+            let waited = self.arrived.wait_timeout(queue, left);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        queue
+    }
+
+    /// Refuses everything from now on, and tells those who wait.
+    fn fail(&self, error: &Arc<str>) {
+        let mut queue = self.queue();
+        queue.closing = true;
+        queue.items.clear();
+        queue.ticket.tell(Err(Arc::clone(error)));
+    }
+}
+
+/// The writer thread.
+fn write_all<T>(shared: &Shared<T>, mut sink: impl Sink<T>, mut delay: CommitDelay) {
+    while let Some((mut batch, ticket)) = shared.next_batch(&delay) {
+        let size = batch.len();
+        let start = now();
+        match sink.commit(&mut batch) {
+            Ok(()) => {
+                delay.observe(size, now().duration_since(start));
+                ticket.tell(Ok(()));
+                sink.committed(batch);
+            }
+            Err(message) => {
+                let error: Arc<str> = Arc::from(message);
+                ticket.tell(Err(Arc::clone(&error)));
+                shared.fail(&error);
+                return;
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "measures the disk; no rule depends on it")]
+fn now() -> Instant {
+    Instant::now()
+}

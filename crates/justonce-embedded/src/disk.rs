@@ -1,0 +1,204 @@
+//! The storage engine, in one file: nothing of it shows outside.
+//!
+//! Four keyspaces, written in one atomic batch:
+//!
+//! | keyspace | key | value |
+//! |---|---|---|
+//! | `live` | record name | what is in progress, waiting for a retry, or unknown |
+//! | `done` | record name | outcomes, final failures, tombstones |
+//! | `expiry` | end of the retention, batch number | the names of the records that end then |
+//! | `log` | batch number | one row a batch: the proof that no batch is missing |
+
+use std::ops::Bound;
+use std::path::Path;
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
+use justonce_core::store::Stored;
+use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp, codec};
+
+use crate::journal::{BatchRow, KEEP_ROWS};
+
+/// The journals together take at most this much: it bounds how long reopening takes.
+const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
+/// What a keyspace gathers in memory before it becomes a table on disk.
+const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Which keyspace a record lives in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    Live,
+    Done,
+}
+
+/// One change to the disk.
+#[derive(Debug)]
+pub(crate) enum DiskOp {
+    Put(Space, RecordId, Vec<u8>),
+    Remove(Space, RecordId),
+    /// A row of the expiry index has been worked through.
+    Swept([u8; 16]),
+}
+
+/// The open database.
+pub(crate) struct Disk {
+    database: Database,
+    live: Keyspace,
+    done: Keyspace,
+    expiry: Keyspace,
+    log: Keyspace,
+}
+
+impl Disk {
+    pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Self, fjall::Error> {
+        let database = Database::builder(directory)
+            .cache_size(cache_bytes)
+            .max_journaling_size(MAX_JOURNAL_BYTES)
+            .manual_journal_persist(true)
+            .open()?;
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+        Ok(Self {
+            live: database.keyspace("live", options)?,
+            done: database.keyspace("done", options)?,
+            expiry: database.keyspace("expiry", options)?,
+            log: database.keyspace("log", options)?,
+            database,
+        })
+    }
+
+    /// A settled record.
+    pub(crate) fn done(&self, id: &RecordId) -> StoreResult<Option<(Stored, usize)>> {
+        let Some(bytes) = self.done.get(id.as_bytes()).map_err(|e| unreadable(&e))? else {
+            return Ok(None);
+        };
+        Ok(Some((codec::decode(id, &bytes)?, bytes.len())))
+    }
+
+    /// Settled records behind `after`, in order.
+    pub(crate) fn done_after(
+        &self,
+        after: Option<&RecordId>,
+    ) -> impl Iterator<Item = StoreResult<(RecordId, Stored)>> + use<> {
+        let range = match after {
+            Some(id) => {
+                let start = Bound::Excluded(id.as_bytes().as_slice());
+                self.done.range::<&[u8], _>((start, Bound::Unbounded))
+            }
+            None => self.done.iter(),
+        };
+        range.map(|row| decoded(row).map(|(id, stored, _)| (id, stored)))
+    }
+
+    /// Every unsettled record with its size.
+    pub(crate) fn live(
+        &self,
+    ) -> impl Iterator<Item = StoreResult<(RecordId, Stored, usize)>> + use<> {
+        self.live.iter().map(decoded)
+    }
+
+    /// Rows of the expiry index that are due.
+    pub(crate) fn expired(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = StoreResult<([u8; 16], Vec<RecordId>)>> + use<> {
+        let end = now.as_millis().saturating_add(1).to_be_bytes();
+        self.expiry.range(..end.as_slice()).map(|row| {
+            let (key, ids) = row.into_inner().map_err(|e| unreadable(&e))?;
+            let key = <[u8; 16]>::try_from(&*key).map_err(|_| foreign("expiry"))?;
+            let (ids, rest) = ids.as_chunks::<32>();
+            if !rest.is_empty() {
+                return Err(foreign("expiry"));
+            }
+            Ok((key, ids.iter().map(|id| RecordId::from_bytes(*id)).collect()))
+        })
+    }
+
+    /// Every row of the log, oldest first.
+    pub(crate) fn log(&self) -> impl Iterator<Item = StoreResult<(u64, BatchRow)>> + use<> {
+        self.log.iter().map(|row| {
+            let (key, value) = row.into_inner().map_err(|e| unreadable(&e))?;
+            let key = <[u8; 8]>::try_from(&*key).map_err(|_| foreign("log"))?;
+            let row = BatchRow::from_bytes(&value).ok_or_else(|| foreign("log"))?;
+            Ok((u64::from_be_bytes(key), row))
+        })
+    }
+
+    /// Writes and syncs one batch.
+    pub(crate) fn write(
+        &self,
+        number: u64,
+        row: &BatchRow,
+        ops: impl Iterator<Item = DiskOp>,
+        expiring: impl Iterator<Item = (u64, Vec<u8>)>,
+    ) -> Result<(), fjall::Error> {
+        let capacity = ops.size_hint().0 + 4;
+        let batch = OwnedWriteBatch::with_capacity(self.database.clone(), capacity);
+        let mut batch = batch.durability(Some(PersistMode::SyncData));
+        for op in ops {
+            match op {
+                DiskOp::Put(space, id, bytes) => {
+                    batch.insert(self.space(space), id.as_bytes().as_slice(), bytes);
+                }
+                DiskOp::Remove(space, id) => {
+                    batch.remove(self.space(space), id.as_bytes().as_slice());
+                }
+                DiskOp::Swept(key) => batch.remove(&self.expiry, key.as_slice()),
+            }
+        }
+        for (moment, ids) in expiring {
+            let mut key = [0; 16];
+            let halves = moment.to_be_bytes().into_iter().chain(number.to_be_bytes());
+            for (to, from) in key.iter_mut().zip(halves) {
+                *to = from;
+            }
+            batch.insert(&self.expiry, key.as_slice(), ids);
+        }
+        batch.insert(&self.log, number.to_be_bytes().as_slice(), row.to_bytes());
+        if let Some(old) = number.checked_sub(KEEP_ROWS) {
+            batch.remove(&self.log, old.to_be_bytes().as_slice());
+        }
+        batch.commit()
+    }
+
+    /// Moves everything from the journal into tables, so that the next start is quick.
+    pub(crate) fn flush(&self) -> Result<(), fjall::Error> {
+        for keyspace in [&self.live, &self.done, &self.expiry, &self.log] {
+            keyspace.rotate_memtable_and_wait()?;
+        }
+        self.database.persist(PersistMode::SyncAll)
+    }
+
+    /// How much disk everything takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.database.disk_space().unwrap_or_default()
+    }
+
+    const fn space(&self, space: Space) -> &Keyspace {
+        match space {
+            Space::Live => &self.live,
+            Space::Done => &self.done,
+        }
+    }
+}
+
+fn decoded(row: fjall::Guard) -> StoreResult<(RecordId, Stored, usize)> {
+    let (key, bytes) = row.into_inner().map_err(|e| unreadable(&e))?;
+    let id = <[u8; 32]>::try_from(&*key).map_err(|_| foreign("record"))?;
+    let id = RecordId::from_bytes(id);
+    Ok((id, codec::decode(&id, &bytes)?, bytes.len()))
+}
+
+fn unreadable(error: &fjall::Error) -> StoreError {
+    let message = format!("the embedded store cannot be read: {error}");
+    StoreError::not_applied(StoreErrorKind::Stopped, message)
+}
+
+fn foreign(what: &str) -> StoreError {
+    let message = format!("a row of the {what} keyspace was not written by Justonce");
+    StoreError::not_applied(StoreErrorKind::Damaged, message)
+}
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Disk").finish_non_exhaustive()
+    }
+}

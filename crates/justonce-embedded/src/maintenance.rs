@@ -1,0 +1,173 @@
+//! Looking into, counting and cleaning an embedded store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use justonce_core::store::{
+    Cursor, ListQuery, Maintenance, Page, Stats, Stored, Summary, SweepReport,
+};
+use justonce_core::{
+    Action, Answer, Fence, RecordId, StoreError, StoreErrorKind, StoreResult, SweepDone, Timestamp,
+    transition,
+};
+
+use crate::commit::Ticket;
+use crate::open::{EmbeddedStore, Inner};
+use crate::records::durable;
+use crate::state::State;
+use crate::step::{Tried, Write, closed};
+
+/// How many settled records one page looks at, at most: it bounds the time a page takes.
+const MAX_LOOKED_AT: usize = 20_000;
+
+impl Maintenance for EmbeddedStore {
+    async fn list(&self, query: &ListQuery) -> StoreResult<Page> {
+        let (inner, query) = (Arc::clone(&self.0), query.clone());
+        blocking(move || list(&inner.state, &query)).await
+    }
+
+    async fn stats(&self) -> StoreResult<Stats> {
+        let mut stats = Stats::default();
+        for shard in self.0.state.table.each() {
+            stats.merge(&shard.done);
+            for row in shard.live.values().filter_map(|live| live.row.as_ref()) {
+                stats.add(row.stored.entry.state_name(), u64::from(row.bytes));
+            }
+        }
+        Ok(stats)
+    }
+
+    async fn sweep(&self, limit: usize) -> StoreResult<SweepReport> {
+        let inner = Arc::clone(&self.0);
+        let (report, last) = blocking(move || sweep(&inner, limit)).await?;
+        if let Some(ticket) = last {
+            durable(&ticket).await?;
+        }
+        Ok(report)
+    }
+
+    async fn ready(&self) -> StoreResult<()> {
+        self.0.state.writable()
+    }
+}
+
+/// Reads of many records go to a thread where waiting for the disk disturbs nobody.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> StoreResult<T> + Send + 'static,
+) -> StoreResult<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| {
+        let message = format!("the work was not finished: {error}");
+        Err(StoreError::maybe_applied(StoreErrorKind::Unavailable, message))
+    })
+}
+
+fn list(state: &State, query: &ListQuery) -> StoreResult<Page> {
+    let now = state.now();
+    let after = query.after.map(|Cursor(id)| id);
+    let live = live_after(state, after.as_ref());
+    let mut found: BTreeMap<RecordId, Summary> = BTreeMap::new();
+    let mut seen_to: Option<RecordId> = None;
+    let mut ended = true;
+    for (looked_at, row) in state.disk.done_after(after.as_ref()).enumerate() {
+        if looked_at >= MAX_LOOKED_AT || found.len() > query.page_size() {
+            ended = false;
+            break;
+        }
+        let (id, stored) = row?;
+        seen_to = Some(id);
+        if !live.contains_key(&id)
+            && let Some(summary) = query.matches(id, &stored.entry, now)
+        {
+            found.insert(id, summary);
+        }
+    }
+    // Records in memory beyond what was seen on disk belong to a later page.
+    for (id, row) in &live {
+        if (ended || seen_to.is_some_and(|seen| *id <= seen))
+            && let Some(stored) = row
+            && let Some(summary) = query.matches(*id, &stored.entry, now)
+        {
+            found.insert(*id, summary);
+        }
+    }
+    let more = !ended || found.len() > query.page_size();
+    let records: Vec<Summary> = found.into_values().take(query.page_size()).collect();
+    let full = records.len() == query.page_size();
+    let last = if full { records.last().map(|summary| summary.id) } else { seen_to };
+    Ok(Page { next: last.filter(|_| more).map(Cursor), records })
+}
+
+/// The records in memory behind a cursor; nothing for those whose removal is on its way.
+fn live_after(state: &State, after: Option<&RecordId>) -> BTreeMap<RecordId, Option<Stored>> {
+    let mut live = BTreeMap::new();
+    for shard in state.table.each() {
+        for (id, entry) in &shard.live {
+            if after.is_none_or(|after| id > after) {
+                live.insert(*id, entry.row.as_ref().map(|row| row.stored.clone()));
+            }
+        }
+    }
+    live
+}
+
+/// Sweeps at most `limit` records; the ticket is of the last write.
+fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<Ticket>)> {
+    let state = &inner.state;
+    state.writable()?;
+    let now = state.now();
+    let mut report = SweepReport::default();
+    let mut swept = 0;
+    for id in due_in_memory(state, now, limit) {
+        count(&mut report, &inner.sweep_one(id)?);
+        swept += 1;
+    }
+    let mut last = None;
+    for row in state.disk.expired(now) {
+        let (key, ids) = row?;
+        if swept >= limit {
+            report.more = true;
+            break;
+        }
+        for id in &ids {
+            count(&mut report, &inner.sweep_one(*id)?);
+        }
+        swept += ids.len();
+        last = Some(inner.commits.enqueue(Write::swept(key)).map_err(|_| closed())?);
+    }
+    report.more |= swept >= limit;
+    Ok((report, last))
+}
+
+fn count(report: &mut SweepReport, answer: &Answer) {
+    if let Answer::Swept(done) = answer {
+        report.count(*done);
+    }
+}
+
+/// Unsettled records for which time demands something.
+fn due_in_memory(state: &State, now: Timestamp, limit: usize) -> Vec<RecordId> {
+    let mut due = Vec::new();
+    for shard in state.table.each() {
+        for (id, live) in &shard.live {
+            let Some(row) = &live.row else { continue };
+            let decision = transition(Some(&row.stored.entry), &Action::Sweep, now, Fence::NONE);
+            if decision.answer != Answer::Swept(SweepDone::Kept) {
+                due.push(*id);
+            }
+            if due.len() >= limit {
+                return due;
+            }
+        }
+    }
+    due
+}
+
+impl Inner {
+    fn sweep_one(&self, id: RecordId) -> StoreResult<Answer> {
+        match self.stepper().attempt(id, &Action::Sweep)? {
+            Tried::Decided(answer, _) => Ok(answer),
+            // A sweep gives no fence.
+            Tried::NoFences => Ok(Answer::Swept(SweepDone::Kept)),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Opening and closing an embedded store.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use justonce_core::{Clock, StoreError, codec};
+
+use crate::clock::SystemClock;
+use crate::commit::GroupCommit;
+use crate::delay::CommitDelay;
+use crate::disk::{Disk, DiskOp, Space};
+use crate::journal::{self, BatchRow};
+use crate::owner::DirectoryLock;
+use crate::state::{Fences, Home, Live, Row, State};
+use crate::step::{Stepper, Write};
+use crate::watermark::Watermark;
+use crate::writer::Writer;
+
+/// The block cache unless told otherwise, in bytes.
+const DEFAULT_CACHE_BYTES: u64 = 256 * 1024 * 1024;
+/// The cache of settled records unless told otherwise, in bytes.
+const DEFAULT_HOT_BYTES: u64 = 64 * 1024 * 1024;
+/// The folder of the storage engine inside the directory.
+const DATABASE: &str = "records";
+
+/// A durable store in this process.
+///
+/// Dropping it closes it: what is queued is written, claims that were only in memory too. That
+/// blocks for a moment; so does opening.
+///
+/// ```
+/// use justonce_embedded::EmbeddedStore;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("a");
+/// // The default.
+/// let store = EmbeddedStore::open(&path)?;
+/// # drop(store);
+///
+/// // Customised.
+/// let store = EmbeddedStore::builder(&path)
+///     .cache_bytes(1024 * 1024 * 1024)
+///     .hot_bytes(128 * 1024 * 1024)
+///     .open()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct EmbeddedStore(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) state: Arc<State>,
+    pub(crate) commits: GroupCommit<Write>,
+    _lock: DirectoryLock,
+}
+
+/// The settings of an [`EmbeddedStore`].
+#[must_use = "a builder does nothing until `open`"]
+pub struct EmbeddedBuilder {
+    directory: PathBuf,
+    cache_bytes: u64,
+    hot_bytes: u64,
+    clock: Option<Box<dyn Clock>>,
+    delay: CommitDelay,
+}
+
+impl EmbeddedStore {
+    /// Opens a directory, and creates it if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If another process owns it, it cannot be read or written, or it is damaged.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Self, OpenError> {
+        Self::builder(directory).open()
+    }
+
+    /// Starts with other settings.
+    pub fn builder(directory: impl AsRef<Path>) -> EmbeddedBuilder {
+        EmbeddedBuilder {
+            directory: directory.as_ref().to_owned(),
+            cache_bytes: DEFAULT_CACHE_BYTES,
+            hot_bytes: DEFAULT_HOT_BYTES,
+            clock: None,
+            delay: CommitDelay::adaptive(),
+        }
+    }
+
+    /// How much disk the store takes, in bytes.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        self.0.state.disk.bytes()
+    }
+}
+
+impl EmbeddedBuilder {
+    /// The block cache of the storage engine. A fifth of the memory is a good size where records
+    /// are many. Default: 256 MiB.
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// The cache of settled records that were asked for lately. Default: 64 MiB.
+    pub fn hot_bytes(mut self, bytes: u64) -> Self {
+        self.hot_bytes = bytes;
+        self
+    }
+
+    /// Another clock, for tests. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Box::new(clock));
+        self
+    }
+
+    /// Another commit delay. Default: [`CommitDelay::adaptive`].
+    pub fn commit_delay(mut self, delay: CommitDelay) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// Opens the store.
+    ///
+    /// # Errors
+    ///
+    /// If another process owns the directory, it cannot be read or written, or it is damaged.
+    pub fn open(self) -> Result<EmbeddedStore, OpenError> {
+        let directory = &self.directory;
+        let io = |what| move |error| OpenError::io(what, directory, error);
+        std::fs::create_dir_all(directory).map_err(io("cannot create the directory"))?;
+        let lock = DirectoryLock::acquire(directory)?;
+        let (watermark, mark) =
+            Watermark::open(directory).map_err(io("cannot open the watermark"))?;
+        let disk = Disk::open(&directory.join(DATABASE), self.cache_bytes).map_err(|error| {
+            OpenError::Engine { directory: directory.clone(), message: error.to_string() }
+        })?;
+        let (number, row) = journal::verify(disk.log(), mark).map_err(OpenError::Damaged)?;
+        let state = Arc::new(recovered(disk, self.clock, &row, self.hot_bytes)?);
+        let mut writer = Writer { state: Arc::clone(&state), watermark, number, done: row.done };
+        // The first batch reserves fences beyond all that were ever given.
+        writer
+            .write(&mut [])
+            .map_err(|message| OpenError::Engine { directory: directory.clone(), message })?;
+        let commits =
+            GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
+        Ok(EmbeddedStore(Arc::new(Inner { state, commits, _lock: lock })))
+    }
+}
+
+/// The shared state as the disk has it.
+fn recovered(
+    disk: Disk,
+    clock: Option<Box<dyn Clock>>,
+    row: &BatchRow,
+    hot_bytes: u64,
+) -> Result<State, OpenError> {
+    let floor = row.now;
+    let clock = clock.unwrap_or_else(|| Box::new(SystemClock::not_before(floor)));
+    let next = row.fences_reserved.max(1);
+    let live: Vec<_> = disk.live().collect::<Result<_, _>>().map_err(OpenError::Damaged)?;
+    let fences = Fences::starting_at(next, next);
+    let state = State::new(disk, clock, floor, hot_bytes, fences);
+    for (id, stored, bytes) in live {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let live = Live {
+            row: Some(Arc::new(Row { stored, bytes })),
+            home: Home::Live,
+            dirty: false,
+            pending: None,
+            change: 1,
+            waiters: None,
+        };
+        state.table.of(&id).live.insert(id, live);
+        state.live_count.fetch_add(1, Ordering::Relaxed);
+    }
+    if let Some(mut first) = state.table.each().next() {
+        first.done = row.done;
+    }
+    Ok(state)
+}
+
+impl Inner {
+    pub(crate) fn stepper(&self) -> Stepper<'_> {
+        Stepper { state: &self.state, commits: &self.commits }
+    }
+
+    /// Queues what is only in memory, so that a clean restart finds everything.
+    fn persist_memory(&self) {
+        for mut shard in self.state.table.each() {
+            for (id, live) in &mut shard.live {
+                let Some(row) = live.row.as_ref().filter(|_| live.dirty) else {
+                    continue;
+                };
+                let put = DiskOp::Put(Space::Live, *id, codec::encode(id, &row.stored));
+                let write = Write { id: *id, ops: [Some(put), None], ..Write::empty() };
+                if self.commits.enqueue(write).is_ok() {
+                    live.dirty = false;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.persist_memory();
+        self.commits.close();
+        if self.state.stopped.get().is_none() {
+            // Only the next start's speed depends on it.
+            let _ = self.state.disk.flush();
+        }
+    }
+}
+
+impl fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedStore").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for EmbeddedBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedBuilder")
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Another process owns the directory.
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+        /// The owner's process id, if it could be read.
+        pid: Option<u32>,
+    },
+    /// A file could not be opened or written.
+    Io {
+        /// What failed, and on which file.
+        message: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The storage engine refused.
+    Engine {
+        /// The directory.
+        directory: PathBuf,
+        /// What it said.
+        message: String,
+    },
+    /// The records are damaged or incomplete.
+    Damaged(StoreError),
+}
+
+impl OpenError {
+    pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Self {
+        Self::Io { message: format!("{what}: {}", path.display()), source }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse { directory, pid: Some(pid) } => write!(
+                f,
+                "{} is in use by process {pid}: one process owns a store. Stop that process, or \
+                 choose another directory",
+                directory.display()
+            ),
+            Self::InUse { directory, pid: None } => write!(
+                f,
+                "{} is in use by another process: one process owns a store. Stop that process, or \
+                 choose another directory",
+                directory.display()
+            ),
+            Self::Io { message, source } => write!(f, "{message}: {source}"),
+            Self::Engine { directory, message } => {
+                write!(f, "the store in {} cannot be opened: {message}", directory.display())
+            }
+            Self::Damaged(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for OpenError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Damaged(error) => Some(error),
+            Self::InUse { .. } | Self::Engine { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The protocol on an embedded store.
+
+use std::sync::Arc;
+
+use justonce_core::store::{Records, Stored};
+use justonce_core::{
+    Answer, Fence, RecordId, Step, StoreError, StoreErrorKind, StoreResult, is_running,
+};
+use tokio::sync::Notify;
+
+use crate::commit::Ticket;
+use crate::open::EmbeddedStore;
+use crate::step::{Tried, Write, closed};
+
+impl Records for EmbeddedStore {
+    async fn apply(&self, step: &Step) -> StoreResult<Answer> {
+        loop {
+            match self.0.stepper().attempt(step.id, &step.action)? {
+                Tried::Decided(answer, ticket) => {
+                    if let Some(ticket) = ticket {
+                        durable(&ticket).await?;
+                    }
+                    return Ok(answer);
+                }
+                Tried::NoFences => {
+                    let ticket = self.0.commits.enqueue(Write::empty()).map_err(|_| closed())?;
+                    durable(&ticket).await?;
+                }
+            }
+        }
+    }
+
+    async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {
+        let live = {
+            let shard = self.0.state.table.of(id);
+            shard.live.get(id).map(|live| (live.row.clone(), live.pending.clone()))
+        };
+        if let Some((row, pending)) = live {
+            if let Some(ticket) = pending {
+                durable(&ticket).await?;
+            }
+            return Ok(row.map(|row| row.stored.clone()));
+        }
+        Ok(self.0.state.settled(id)?.map(|found| found.row.stored.clone()))
+    }
+
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+        let Some(waiters) = self.waiting_for(id, fence) else {
+            return Ok(());
+        };
+        // A claim that ended between the two looks has taken its waiters along, so the second
+        // look finds other ones or none.
+        let woken = waiters.notified();
+        let still = self.waiting_for(id, fence);
+        if still.is_some_and(|now| Arc::ptr_eq(&now, &waiters)) {
+            woken.await;
+        }
+        Ok(())
+    }
+}
+
+impl EmbeddedStore {
+    /// Those who wait for the claim with this fence, if it is running.
+    fn waiting_for(&self, id: &RecordId, fence: Fence) -> Option<Arc<Notify>> {
+        let mut shard = self.0.state.table.of(id);
+        let now = self.0.state.now();
+        let live = shard.live.get_mut(id)?;
+        let running =
+            live.row.as_ref().is_some_and(|row| is_running(&row.stored.entry, fence, now));
+        running.then(|| Arc::clone(live.waiters.get_or_insert_default()))
+    }
+}
+
+/// Waits until a decision is on disk.
+pub(crate) async fn durable(ticket: &Ticket) -> StoreResult<()> {
+    ticket.durable().await.map_err(|why| {
+        let message = format!("the embedded store could not write and has stopped: {why}");
+        StoreError::maybe_applied(StoreErrorKind::Stopped, message)
+    })
+}

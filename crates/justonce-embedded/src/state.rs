@@ -1,0 +1,201 @@
+//! What the callers and the writer thread share.
+
+use std::hash::BuildHasherDefault;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use justonce_core::store::{IdHasher, IdMap, Shards, Stats, Stored};
+use justonce_core::{
+    Clock, Entry, Failed, Fence, RecordId, State as RecordState, StateName, StoreError,
+    StoreErrorKind, StoreResult, Timestamp,
+};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use tokio::sync::Notify;
+
+use crate::commit::Ticket;
+use crate::disk::Disk;
+
+/// How many fences are reserved on disk ahead of those given.
+pub(crate) const RESERVED_FENCES: u64 = 1 << 20;
+/// The most unsettled records: they live in memory.
+pub(crate) const MAX_LIVE: usize = 1_000_000;
+
+/// What the callers and the writer thread share.
+pub(crate) struct State {
+    pub(crate) disk: Disk,
+    pub(crate) table: Shards<Shard>,
+    pub(crate) hot: HotCache,
+    pub(crate) live_count: AtomicUsize,
+    pub(crate) fences: Fences,
+    pub(crate) stopped: OnceLock<Arc<str>>,
+    clock: Box<dyn Clock>,
+    floor: Timestamp,
+}
+
+/// A part of the records in memory.
+#[derive(Default)]
+pub(crate) struct Shard {
+    /// What is unsettled, or settled but not yet on disk.
+    pub(crate) live: IdMap<Live>,
+    /// Grows when an entry leaves `live`, so that a reader notices what it missed.
+    pub(crate) left: u64,
+    /// What the keyspace `done` holds, as far as the decisions made so far go.
+    pub(crate) done: Stats,
+}
+
+/// A record in memory.
+pub(crate) struct Live {
+    /// The record; nothing if its removal is not yet on disk.
+    pub(crate) row: Option<Arc<Row>>,
+    /// Where it is on disk once the queue is written.
+    pub(crate) home: Home,
+    /// Memory is ahead of the disk, and of the queue.
+    pub(crate) dirty: bool,
+    /// The last write that somebody must wait for.
+    pub(crate) pending: Option<Ticket>,
+    /// Numbers the changes of this record, so that the writer knows whether it wrote the last.
+    pub(crate) change: u64,
+    pub(crate) waiters: Option<Arc<Notify>>,
+}
+
+/// A record with its size on disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) stored: Stored,
+    pub(crate) bytes: u32,
+}
+
+/// Where a record is on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    Nowhere,
+    Live,
+    Done(StateName, u32),
+}
+
+/// Settled records that were asked for lately.
+pub(crate) type HotCache = Cache<RecordId, Arc<Row>, ByBytes, BuildHasherDefault<IdHasher>>;
+
+/// Weighs a cached record by the memory it takes.
+#[derive(Clone, Debug)]
+pub(crate) struct ByBytes;
+
+/// What a cached record takes beside its outcome: names, notes and the cache's own bookkeeping.
+const CACHED_OVERHEAD_BYTES: u64 = 512;
+
+impl Weighter<RecordId, Arc<Row>> for ByBytes {
+    fn weight(&self, _: &RecordId, row: &Arc<Row>) -> u64 {
+        u64::from(row.bytes) + CACHED_OVERHEAD_BYTES
+    }
+}
+
+/// Gives fences, each once, also across restarts.
+#[derive(Debug)]
+pub(crate) struct Fences {
+    next: AtomicU64,
+    reserved: AtomicU64,
+}
+
+impl Fences {
+    pub(crate) const fn starting_at(next: u64, reserved: u64) -> Self {
+        Self { next: AtomicU64::new(next), reserved: AtomicU64::new(reserved) }
+    }
+
+    /// The next fence, if the disk knows that it may be given.
+    pub(crate) fn mint(&self) -> Option<Fence> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        (number < self.reserved.load(Ordering::Acquire)).then(|| Fence::new(number))
+    }
+
+    /// How far a batch that is being written may reserve.
+    pub(crate) fn to_reserve(&self) -> u64 {
+        self.next.load(Ordering::Relaxed).saturating_add(RESERVED_FENCES)
+    }
+
+    /// The reservation is on disk.
+    pub(crate) fn reserved(&self, up_to: u64) {
+        self.reserved.fetch_max(up_to, Ordering::Release);
+    }
+}
+
+impl State {
+    pub(crate) fn new(
+        disk: Disk,
+        clock: Box<dyn Clock>,
+        floor: Timestamp,
+        hot_bytes: u64,
+        fences: Fences,
+    ) -> Self {
+        let items = usize::try_from(hot_bytes / (2 * CACHED_OVERHEAD_BYTES)).unwrap_or(usize::MAX);
+        Self {
+            disk,
+            table: Shards::default(),
+            hot: Cache::with(
+                items,
+                hot_bytes,
+                ByBytes,
+                BuildHasherDefault::default(),
+                quick_cache::sync::DefaultLifecycle::default(),
+            ),
+            live_count: AtomicUsize::new(0),
+            fences,
+            stopped: OnceLock::new(),
+            clock,
+            floor,
+        }
+    }
+
+    /// The store's time. It never lies before what it was when the store was last open.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now().max(self.floor)
+    }
+
+    /// Refuses what would write once the store has stopped.
+    pub(crate) fn writable(&self) -> StoreResult<()> {
+        match self.stopped.get() {
+            None => Ok(()),
+            Some(why) => Err(StoreError::not_applied(
+                StoreErrorKind::Stopped,
+                format!("the embedded store has stopped and refuses to write: {why}"),
+            )),
+        }
+    }
+
+    /// A settled record, from the cache or from disk.
+    pub(crate) fn settled(&self, id: &RecordId) -> StoreResult<Option<Found>> {
+        if let Some(row) = self.hot.get(id) {
+            return Ok(Some(Found { row, cached: true }));
+        }
+        let found = self.disk.done(id)?;
+        Ok(found.map(|(stored, bytes)| {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            Found { row: Arc::new(Row { stored, bytes }), cached: false }
+        }))
+    }
+
+    /// Keeps a record that was read from disk at hand, unless it has changed since.
+    pub(crate) fn remember(&self, id: &RecordId, row: &Arc<Row>, left: u64) {
+        let shard = self.table.of(id);
+        if shard.left == left && !shard.live.contains_key(id) {
+            self.hot.insert(*id, Arc::clone(row));
+        }
+    }
+}
+
+/// A settled record and where it was found.
+pub(crate) struct Found {
+    pub(crate) row: Arc<Row>,
+    pub(crate) cached: bool,
+}
+
+/// Whether an entry belongs into the keyspace `done`.
+pub(crate) fn is_settled(entry: &Entry) -> bool {
+    match entry {
+        Entry::Tombstone(_) => true,
+        Entry::Record(record) => matches!(
+            record.state,
+            RecordState::Completed(_) | RecordState::Failed(Failed::Final(_))
+        ),
+    }
+}

@@ -1,0 +1,315 @@
+//! One step of the protocol: decided by the caller under a short lock, made durable by the writer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use justonce_core::store::Stored;
+use justonce_core::{
+    Action, Answer, Change, Decision, Entry, Existing, Fence, RecordId, StoreError, StoreErrorKind,
+    StoreResult, Timestamp, codec, ends_claim, transition,
+};
+
+use crate::commit::{GroupCommit, Ticket};
+use crate::disk::{DiskOp, Space};
+use crate::state::{Found, Home, Live, MAX_LIVE, Row, Shard, State, is_settled};
+
+/// More than this many writes in the queue mean that the disk does not keep up.
+const MAX_QUEUED: usize = 100_000;
+
+/// A decision on its way to disk.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) id: RecordId,
+    /// The change it carries out; zero for writes that are nobody's last change.
+    pub(crate) change: u64,
+    pub(crate) ops: [Option<DiskOp>; 2],
+    /// What it replaces and adds in the keyspace `done`.
+    pub(crate) replaces: Home,
+    pub(crate) adds: Home,
+    /// When what it adds may be swept.
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+impl Write {
+    /// A batch of its own right, with nothing in it: it reserves fences.
+    pub(crate) fn empty() -> Self {
+        Self {
+            id: RecordId::from_bytes([0; 32]),
+            change: 0,
+            ops: [None, None],
+            replaces: Home::Nowhere,
+            adds: Home::Nowhere,
+            expires_at: None,
+        }
+    }
+
+    /// A row of the expiry index has been worked through.
+    pub(crate) fn swept(row: [u8; 16]) -> Self {
+        Self { ops: [Some(DiskOp::Swept(row)), None], ..Self::empty() }
+    }
+}
+
+/// What came of trying a step.
+pub(crate) enum Tried {
+    /// It is decided. The caller may hear the answer once the ticket is durable.
+    Decided(Answer, Option<Ticket>),
+    /// No fence may be given before more are reserved on disk.
+    NoFences,
+}
+
+/// Takes steps on the shared state.
+pub(crate) struct Stepper<'a> {
+    pub(crate) state: &'a State,
+    pub(crate) commits: &'a GroupCommit<Write>,
+}
+
+/// What is kept before the step.
+struct Before {
+    row: Option<Arc<Row>>,
+    home: Home,
+    live: Option<Live>,
+}
+
+impl Stepper<'_> {
+    /// Decides a step, and carries the decision out if it changes anything.
+    pub(crate) fn attempt(&self, id: RecordId, action: &Action) -> StoreResult<Tried> {
+        loop {
+            let left = {
+                let mut shard = self.state.table.of(&id);
+                if let Some(live) = shard.live.remove(&id) {
+                    return self.step_live(&mut shard, id, action, live);
+                }
+                shard.left
+            };
+            // Nobody is working on the record: what is on disk counts, and reading it needs no
+            // lock.
+            let found = self.state.settled(&id)?;
+            let entry = found.as_ref().map(|found| &found.row.stored.entry);
+            let decision = transition(entry, action, self.state.now(), Fence::NONE);
+            if changes_nothing(&decision) {
+                if let Some(Found { row, cached: false }) = &found {
+                    self.state.remember(&id, row, left);
+                }
+                return Ok(Tried::Decided(decision.answer, None));
+            }
+            let mut shard = self.state.table.of(&id);
+            if shard.left != left || shard.live.contains_key(&id) {
+                continue;
+            }
+            let row = found.map(|found| found.row);
+            let home = row
+                .as_ref()
+                .map_or(Home::Nowhere, |row| Home::Done(row.stored.entry.state_name(), row.bytes));
+            return self.decide(&mut shard, id, action, Before { row, home, live: None });
+        }
+    }
+
+    /// A step on a record that was taken out of the table, and goes back there.
+    fn step_live(
+        &self,
+        shard: &mut Shard,
+        id: RecordId,
+        action: &Action,
+        live: Live,
+    ) -> StoreResult<Tried> {
+        let entry = live.row.as_ref().map(|row| &row.stored.entry);
+        let decision = transition(entry, action, self.state.now(), Fence::NONE);
+        if changes_nothing(&decision) {
+            let pending = live.pending.clone().filter(|_| must_be_true(&decision.answer));
+            shard.live.insert(id, live);
+            return Ok(Tried::Decided(decision.answer, pending));
+        }
+        let before = Before { row: live.row.clone(), home: live.home, live: Some(live) };
+        self.decide(shard, id, action, before)
+    }
+
+    /// Decides under the lock and carries it out. On an error the table is as it was.
+    fn decide(
+        &self,
+        shard: &mut Shard,
+        id: RecordId,
+        action: &Action,
+        before: Before,
+    ) -> StoreResult<Tried> {
+        let fresh = match action {
+            Action::Begin(_) => match self.state.fences.mint() {
+                Some(fence) => fence,
+                None => {
+                    restore(shard, id, before);
+                    return Ok(Tried::NoFences);
+                }
+            },
+            _ => Fence::NONE,
+        };
+        if let Err(error) = self.admit(action, &before) {
+            restore(shard, id, before);
+            return Err(error);
+        }
+        let entry = before.row.as_ref().map(|row| &row.stored.entry);
+        let decision = transition(entry, action, self.state.now(), fresh);
+        self.carry_out(shard, id, before, decision)
+    }
+
+    /// Whether the store can take a write now.
+    fn admit(&self, action: &Action, before: &Before) -> StoreResult<()> {
+        self.state.writable()?;
+        if self.commits.waiting() > MAX_QUEUED {
+            return Err(StoreError::not_applied(
+                StoreErrorKind::Unavailable,
+                format!("the disk does not keep up: {MAX_QUEUED} writes are waiting"),
+            ));
+        }
+        let full = self.state.live_count.load(Ordering::Relaxed) >= MAX_LIVE;
+        if full && before.live.is_none() && matches!(action, Action::Begin(_)) {
+            return Err(StoreError::not_applied(
+                StoreErrorKind::Full,
+                format!(
+                    "{MAX_LIVE} operations are in progress, waiting for a retry or unknown: \
+                     resolve some before beginning more"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn carry_out(
+        &self,
+        shard: &mut Shard,
+        id: RecordId,
+        before: Before,
+        decision: Decision,
+    ) -> StoreResult<Tried> {
+        let durable = decision.durable;
+        let ended = match (&before.row, &decision.change) {
+            (Some(row), Change::Put(after)) => ends_claim(&row.stored.entry, Some(after)),
+            (Some(row), Change::Remove) => ends_claim(&row.stored.entry, None),
+            _ => false,
+        };
+        let stored = before.row.as_ref().map(|row| row.stored.clone());
+        let (after, answer) = decision.carry_out(stored);
+        let change = before.live.as_ref().map_or(0, |live| live.change) + 1;
+        let planned = plan(id, change, before.home, after, durable);
+        let ticket = match planned.write {
+            None => None,
+            Some(write) => match self.commits.enqueue(write) {
+                Ok(ticket) => Some(ticket),
+                Err(_) => {
+                    restore(shard, id, before);
+                    self.state.writable()?;
+                    return Err(closed());
+                }
+            },
+        };
+        // From here on the decision stands.
+        let was_live = before.live.is_some();
+        let (old_pending, mut waiters) =
+            before.live.map_or((None, None), |live| (live.pending, live.waiters));
+        if ended && let Some(waiters) = waiters.take() {
+            waiters.notify_waiters();
+        }
+        if !was_live {
+            self.state.hot.remove(&id);
+            if let Home::Done(state, bytes) = before.home {
+                shard.done.sub(state, u64::from(bytes));
+            }
+        }
+        let wait = ticket.clone().filter(|_| durable);
+        let keep = planned.row.is_some() || ticket.is_some();
+        if keep {
+            let pending = ticket.or(old_pending);
+            let Planned { row, home, dirty, .. } = planned;
+            shard.live.insert(id, Live { row, home, dirty, pending, change, waiters });
+        } else {
+            shard.left += 1;
+        }
+        self.count(was_live, keep);
+        Ok(Tried::Decided(answer, wait))
+    }
+
+    fn count(&self, was_live: bool, is_live: bool) {
+        match (was_live, is_live) {
+            (false, true) => self.state.live_count.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.state.live_count.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+}
+
+/// What a decision means for the disk and the table.
+struct Planned {
+    row: Option<Arc<Row>>,
+    home: Home,
+    dirty: bool,
+    write: Option<Write>,
+}
+
+/// Where the record goes. What need not be durable and is not settled stays in memory.
+fn plan(id: RecordId, change: u64, from: Home, after: Option<Stored>, durable: bool) -> Planned {
+    let left = match from {
+        Home::Nowhere => None,
+        Home::Live => Some(DiskOp::Remove(Space::Live, id)),
+        Home::Done(..) => Some(DiskOp::Remove(Space::Done, id)),
+    };
+    let write = |ops, adds, expires_at| Write { id, change, ops, replaces: from, adds, expires_at };
+    let Some(stored) = after else {
+        let write = left.map(|op| write([Some(op), None], Home::Nowhere, None));
+        return Planned { row: None, home: Home::Nowhere, dirty: false, write };
+    };
+    let settled = is_settled(&stored.entry);
+    if !settled && !durable {
+        // A claim in memory only: the old outcome in its place, if any, has expired and goes.
+        let (home, write) = match from {
+            Home::Done(..) => {
+                (Home::Nowhere, left.map(|op| write([Some(op), None], Home::Nowhere, None)))
+            }
+            Home::Live | Home::Nowhere => (from, None),
+        };
+        let row = Row { bytes: size_in_memory(&stored), stored };
+        return Planned { row: Some(Arc::new(row)), home, dirty: true, write };
+    }
+    let bytes = codec::encode(&id, &stored);
+    let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let (space, home) = if settled {
+        (Space::Done, Home::Done(stored.entry.state_name(), size))
+    } else {
+        (Space::Live, Home::Live)
+    };
+    // A put replaces the old row where it stays in the same keyspace.
+    let left = left.filter(|op| !matches!(op, DiskOp::Remove(old, _) if *old == space));
+    let put = DiskOp::Put(space, id, bytes);
+    let expires_at = stored.entry.expires_at().filter(|_| settled);
+    let write = write([Some(put), left], home, expires_at);
+    let row = Some(Arc::new(Row { stored, bytes: size }));
+    Planned { row, home, dirty: false, write: Some(write) }
+}
+
+/// About what an unsettled record would take on disk, without encoding it.
+fn size_in_memory(stored: &Stored) -> u32 {
+    let names = match &stored.entry {
+        Entry::Record(record) => {
+            record.subject.scope.as_str().len() + record.subject.key.as_str().len()
+        }
+        Entry::Tombstone(_) => 0,
+    };
+    u32::try_from(names + 128).unwrap_or(u32::MAX)
+}
+
+fn restore(shard: &mut Shard, id: RecordId, before: Before) {
+    if let Some(live) = before.live {
+        shard.live.insert(id, live);
+    }
+}
+
+fn changes_nothing(decision: &Decision) -> bool {
+    decision.change == Change::Keep && decision.note.is_none()
+}
+
+/// Whether an answer tells of something that must be on disk before anybody hears of it. That
+/// somebody is at work is no promise.
+const fn must_be_true(answer: &Answer) -> bool {
+    !matches!(answer, Answer::Existing(Existing::Busy(_) | Existing::Mismatch) | Answer::Claimable)
+}
+
+pub(crate) fn closed() -> StoreError {
+    StoreError::not_applied(StoreErrorKind::Stopped, "the embedded store is closed")
+}

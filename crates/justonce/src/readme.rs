@@ -1,0 +1,2 @@
+//! The examples of the README, so that they compile.
+#![doc = include_str!("../../../README.md")]
