@@ -140,7 +140,7 @@ fn failed_for_now() -> Stored {
         policy: policy(),
         checkpoint: checkpoint(),
     }));
-    record(state, vec![NoteKind::FailedForNow])
+    record(state, vec![NoteKind::FailedForNow, NoteKind::Released])
 }
 
 fn unknown() -> Stored {
@@ -150,10 +150,7 @@ fn unknown() -> Stored {
         policy: Arc::default(),
         checkpoint: None,
     });
-    record(
-        state,
-        vec![NoteKind::Held(UnknownReason::AttemptsExhausted)],
-    )
+    record(state, vec![NoteKind::Held(UnknownReason::AttemptsExhausted)])
 }
 
 fn completed() -> Stored {
@@ -170,10 +167,7 @@ fn completed() -> Stored {
 
 fn compressed() -> Stored {
     let body = b"the same words again and again; ".repeat(256);
-    record(
-        State::Completed(settled(outcome(body))),
-        vec![NoteKind::Completed],
-    )
+    record(State::Completed(settled(outcome(body))), vec![NoteKind::Completed])
 }
 
 fn too_large() -> Stored {
@@ -183,14 +177,8 @@ fn too_large() -> Stored {
 }
 
 fn failed_for_good() -> Stored {
-    let settled = Settled {
-        after_retention: AfterRetention::New,
-        ..settled(Outcome::empty())
-    };
-    record(
-        State::Failed(Failed::Final(settled)),
-        vec![NoteKind::FailedForGood],
-    )
+    let settled = Settled { after_retention: AfterRetention::New, ..settled(Outcome::empty()) };
+    record(State::Failed(Failed::Final(settled)), vec![NoteKind::FailedForGood])
 }
 
 fn tombstone() -> Stored {
@@ -256,11 +244,7 @@ fn with_bytes(fixtures: Vec<(&'static str, Stored)>) -> Vec<(&'static str, Store
 fn every_fixture_is_read_as_the_value_it_was_written_from() {
     for (name, stored, bytes) in with_bytes(expected()) {
         let read = decode(&id(), &bytes);
-        assert_eq!(
-            read.as_ref(),
-            Ok(&stored),
-            "{name}: old records would be lost"
-        );
+        assert_eq!(read.as_ref(), Ok(&stored), "{name}: old records would be lost");
     }
 }
 
@@ -283,22 +267,15 @@ fn one_fixture_is_compressed_and_the_others_are_not() {
 
 #[test]
 fn the_fixtures_of_version_1_have_every_state() {
-    let states: BTreeSet<_> = version_1()
-        .iter()
-        .map(|(_, stored)| stored.entry.state_name())
-        .collect();
-    let kept = StateName::ALL
-        .into_iter()
-        .filter(|state| *state != StateName::Absent);
+    let states: BTreeSet<_> =
+        version_1().iter().map(|(_, stored)| stored.entry.state_name()).collect();
+    let kept = StateName::ALL.into_iter().filter(|state| *state != StateName::Absent);
     assert_eq!(states, kept.collect());
 }
 
 #[test]
 fn no_fixture_lies_about_unread() {
-    let known: BTreeSet<String> = expected()
-        .iter()
-        .map(|(name, _)| (*name).to_owned())
-        .collect();
+    let known: BTreeSet<String> = expected().iter().map(|(name, _)| (*name).to_owned()).collect();
     let there: BTreeSet<String> = std::fs::read_dir(folder())
         .unwrap()
         .map(|file| file.unwrap().file_name().to_string_lossy().into_owned())

@@ -1,9 +1,8 @@
 //! A dropped future and a panic are documented ends, not accidents.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of the common helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "a helper that cannot set the scene fails its test")]
+
+#[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
 
 use std::panic::AssertUnwindSafe;
@@ -61,13 +60,8 @@ async fn a_dropped_run_is_unknown_under_hold() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Hold));
     drop_mid_handler(&world, &operation).await;
-    assert_eq!(
-        world.unknown_reason(&operation).await,
-        Some(UnknownReason::Dropped)
-    );
-    let ran = world
-        .engine
-        .run(&operation, async |_| panic!("nobody may run it"));
+    assert_eq!(world.unknown_reason(&operation).await, Some(UnknownReason::Dropped));
+    let ran = world.engine.run(&operation, async |_| panic!("nobody may run it"));
     assert!(matches!(ran.await.unwrap(), Ran::Unknown(_)));
 }
 
@@ -90,18 +84,11 @@ async fn a_detached_run_survives_its_caller() {
         pass(3 * LEASE).await;
         Ok(done())
     });
-    assert!(
-        tokio::time::timeout(SECOND, caller).await.is_err(),
-        "the caller goes away"
-    );
-    let ran = world
-        .engine
-        .run(&operation, async |_| panic!("it is running"));
+    assert!(tokio::time::timeout(SECOND, caller).await.is_err(), "the caller goes away");
+    let ran = world.engine.run(&operation, async |_| panic!("it is running"));
     assert!(matches!(ran.await.unwrap(), Ran::Busy(_)));
     pass(3 * LEASE).await;
-    let ran = world
-        .engine
-        .run(&operation, async |_| panic!("it ran without its caller"));
+    let ran = world.engine.run(&operation, async |_| panic!("it ran without its caller"));
     assert_eq!(ran.await.unwrap(), Ran::Replayed(done()));
 }
 
@@ -109,11 +96,7 @@ async fn a_detached_run_survives_its_caller() {
 async fn a_detached_run_starts_without_being_awaited() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Hold));
-    drop(
-        world
-            .engine
-            .run_detached(operation.clone(), async |_| Ok(done())),
-    );
+    drop(world.engine.run_detached(operation.clone(), async |_| Ok(done())));
     breathe().await;
     assert_eq!(world.state(&operation).await, StateName::Completed);
 }
@@ -121,16 +104,8 @@ async fn a_detached_run_starts_without_being_awaited() {
 #[tokio::test(start_paused = true)]
 async fn a_begin_dropped_on_its_way_leaves_no_claim() {
     let far = Duration::from_secs(5);
-    for lag in [
-        Lag {
-            there: far,
-            back: Duration::ZERO,
-        },
-        Lag {
-            there: Duration::ZERO,
-            back: far,
-        },
-    ] {
+    for lag in [Lag { there: far, back: Duration::ZERO }, Lag { there: Duration::ZERO, back: far }]
+    {
         let world = World::new();
         let operation = operation(policy(OnLapsed::Hold));
         let store = Slow::new(world.store.clone(), move |step| match step.action {
@@ -164,9 +139,7 @@ async fn a_run_dropped_while_it_completes_never_loses_a_stored_outcome() {
     let run = slow.run(&operation, async |_| Ok(done()));
     assert!(tokio::time::timeout(SECOND, run).await.is_err());
     breathe().await;
-    let ran = world
-        .engine
-        .run(&operation, async |_| panic!("it is stored"));
+    let ran = world.engine.run(&operation, async |_| panic!("it is stored"));
     assert_eq!(ran.await.unwrap(), Ran::Replayed(done()));
 }
 
@@ -179,10 +152,7 @@ async fn a_panic_goes_on_and_the_operation_is_unknown_under_hold() {
         panic!("in the middle")
     });
     assert_eq!(said.await, "in the middle");
-    assert_eq!(
-        world.unknown_reason(&operation).await,
-        Some(UnknownReason::Panicked)
-    );
+    assert_eq!(world.unknown_reason(&operation).await, Some(UnknownReason::Panicked));
     assert_eq!(world.engine.load().executing, 0);
 }
 
@@ -208,24 +178,16 @@ async fn a_panic_before_the_handlers_future_exists_counts_too() {
         std::future::pending()
     });
     assert_eq!(said.await, "before the future");
-    assert_eq!(
-        world.unknown_reason(&operation).await,
-        Some(UnknownReason::Panicked)
-    );
+    assert_eq!(world.unknown_reason(&operation).await, Some(UnknownReason::Panicked));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_detached_run_hands_its_panic_to_the_caller() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Hold));
-    let caller = world
-        .engine
-        .run_detached(operation.clone(), async |_| panic!("detached"));
+    let caller = world.engine.run_detached(operation.clone(), async |_| panic!("detached"));
     assert!(panics(caller).await, "the panic goes on");
-    assert_eq!(
-        world.unknown_reason(&operation).await,
-        Some(UnknownReason::Panicked)
-    );
+    assert_eq!(world.unknown_reason(&operation).await, Some(UnknownReason::Panicked));
 }
 
 /// Whether a future panics.

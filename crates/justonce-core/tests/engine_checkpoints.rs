@@ -1,9 +1,6 @@
 //! Checkpoints: saved under a claim, handed over under `resume` only.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of the common helpers"
-)]
+#[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
 
 use common::handlers::done;
@@ -128,17 +125,26 @@ async fn resume_stops_after_the_last_attempt() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Resume).max_attempts(attempts(2)));
     give_up_half_way(&world, &operation).await;
-    let ran = world
-        .engine
-        .run(&operation, async |_| Err(HandlerError::Unknown))
-        .await
-        .unwrap();
+    let ran = world.engine.run(&operation, async |_| Err(HandlerError::Unknown)).await;
+    assert_eq!(ran.unwrap(), Ran::Abandoned(UnknownReason::Reported));
+    let ran = world.engine.run(&operation, async |_| panic!("two are enough")).await.unwrap();
     let exhausted = UnknownReason::AttemptsExhausted;
-    assert!(
-        matches!(ran, Ran::Unknown(unknown) if unknown.reason == exhausted),
-        "{ran:?}"
-    );
+    assert!(matches!(ran, Ran::Unknown(unknown) if unknown.reason == exhausted), "{ran:?}");
     assert!(saved(&world, &operation).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_did_nothing_keeps_the_point_of_those_before_it() {
+    let world = World::new();
+    let operation = operation(policy(OnLapsed::Resume));
+    give_up_half_way(&world, &operation).await;
+    let ran = world.engine.run(&operation, async |_| Err(HandlerError::NotExecuted)).await;
+    assert_eq!(ran.unwrap(), Ran::Released);
+    let ran = world.engine.run(&operation, async |context| {
+        assert_eq!(context.checkpoint().map(Checkpoint::name), Some("charged"));
+        Ok(done())
+    });
+    assert_eq!(ran.await.unwrap(), Ran::Executed(done()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,15 +159,9 @@ async fn a_point_outside_the_limits_is_refused_before_it_reaches_the_store() {
         };
         let long = "n".repeat(MAX_CHECKPOINT_NAME_BYTES + 1);
         assert_eq!(refused("", 1).await, Some(CheckpointError::Name(0)));
-        assert_eq!(
-            refused(&long, 1).await,
-            Some(CheckpointError::Name(long.len()))
-        );
+        assert_eq!(refused(&long, 1).await, Some(CheckpointError::Name(long.len())));
         let large = MAX_CHECKPOINT_BYTES + 1;
-        assert_eq!(
-            refused("large", large).await,
-            Some(CheckpointError::Data(large))
-        );
+        assert_eq!(refused("large", large).await, Some(CheckpointError::Data(large)));
         assert_eq!(world.calls.of("checkpoint"), 0);
         assert_eq!(refused(&long[1..], MAX_CHECKPOINT_BYTES).await, None);
         assert_eq!(world.calls.of("checkpoint"), 1);
@@ -180,18 +180,12 @@ async fn a_point_of_a_lost_claim_is_refused() {
         pass(LEASE).await;
         let winner = other.engine.run(&operation, async |_| {
             let saved = context.save("late", "").await;
-            assert!(
-                matches!(saved, Err(SaveError::Lost(Lost::Superseded))),
-                "{saved:?}"
-            );
+            assert!(matches!(saved, Err(SaveError::Lost(Lost::Superseded))), "{saved:?}");
             Ok(done())
         });
         assert_eq!(winner.await?, Ran::Executed(done()));
         let saved = context.save("later", "").await;
-        assert!(
-            matches!(saved, Err(SaveError::Lost(Lost::Superseded))),
-            "{saved:?}"
-        );
+        assert!(matches!(saved, Err(SaveError::Lost(Lost::Superseded))), "{saved:?}");
         Ok(done())
     });
     assert_eq!(ran.await.unwrap(), Ran::Superseded(Some(done())));
@@ -201,9 +195,7 @@ async fn a_point_of_a_lost_claim_is_refused() {
 async fn a_point_that_the_store_does_not_take_is_an_error_and_may_be_saved_again() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Resume));
-    world
-        .faults
-        .next("checkpoint", [Fault::LostReply, Fault::LostRequest]);
+    world.faults.next("checkpoint", [Fault::LostReply, Fault::LostRequest]);
     let ran = world.engine.run(&operation, async |context: Context| {
         for _ in 0..2 {
             let saved = context.save("charged", "2").await;

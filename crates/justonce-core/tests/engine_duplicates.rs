@@ -1,9 +1,12 @@
 //! Duplicates of a running operation: rejected, waiting, cooperating; bounded, and never polling.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of the common helpers"
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that cannot set the scene fails its test"
 )]
+
+#[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
 
 use std::sync::Arc;
@@ -45,12 +48,8 @@ async fn a_rejected_duplicate_hears_the_time_left() {
     let operation = operation(policy(OnLapsed::Rerun));
     let claim = claim(&world, &operation).await;
     pass(4 * SECOND).await;
-    let (ran, took) = duplicate(&world, &operation, &Count::default())
-        .await
-        .unwrap();
-    let Ran::Busy(busy) = ran else {
-        panic!("it must be busy, not {ran:?}")
-    };
+    let (ran, took) = duplicate(&world, &operation, &Count::default()).await.unwrap();
+    let Ran::Busy(busy) = ran else { panic!("it must be busy, not {ran:?}") };
     assert_eq!((busy.why, busy.fence), (BusyWhy::Running, claim.fence()));
     assert_eq!(busy.left, LEASE - 4 * SECOND);
     assert_eq!(took, Duration::ZERO);
@@ -82,10 +81,7 @@ async fn a_waiting_duplicate_hears_of_a_failure_too() {
     pass(3 * SECOND).await;
     let failure = Outcome::bytes("never");
     assert!(claim.fail_for_good(failure.clone()).await.is_ok());
-    assert_eq!(
-        waiting.await.unwrap(),
-        (Ran::FailedBefore(failure), 3 * SECOND)
-    );
+    assert_eq!(waiting.await.unwrap(), (Ran::FailedBefore(failure), 3 * SECOND));
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,9 +95,7 @@ async fn a_waiting_duplicate_never_executes_even_if_the_owner_releases() {
     pass(5 * SECOND).await;
     assert!(claim.release().await.is_ok());
     let (ran, took) = waiting.await.unwrap();
-    let Ran::Busy(busy) = ran else {
-        panic!("it must be busy, not {ran:?}")
-    };
+    let Ran::Busy(busy) = ran else { panic!("it must be busy, not {ran:?}") };
     assert_eq!((busy.left, took), (Duration::ZERO, 5 * SECOND));
     assert_eq!(count.get(), 0);
 }
@@ -141,9 +135,7 @@ async fn a_cooperating_duplicate_takes_over_when_the_owner_dies() {
     let operation = operation(policy(OnLapsed::Rerun)).on_concurrent(rule);
     let claim = claim(&world, &operation).await;
     // A dead process renews nothing and gives nothing back.
-    world
-        .faults
-        .always("renew", justonce_core::store::Fault::LostRequest);
+    world.faults.always("renew", justonce_core::store::Fault::LostRequest);
     let survivor = world.second();
     let waiting = duplicate(&survivor, &operation, &Count::default());
     let (ran, took) = waiting.await.unwrap();
@@ -156,66 +148,41 @@ async fn a_cooperating_duplicate_takes_over_when_the_owner_dies() {
 async fn a_cooperating_duplicate_waits_for_the_back_off_if_it_has_the_time() {
     let world = World::new();
     let first = operation(policy(OnLapsed::Rerun));
-    let ran = world
-        .engine
-        .run(&first, async |_| Err(HandlerError::passing("no luck")))
-        .await;
+    let ran = world.engine.run(&first, async |_| Err(HandlerError::passing("no luck"))).await;
     assert!(matches!(ran, Ok(Ran::Failed(_))));
     let patient = first.clone().on_concurrent(OnConcurrent::Cooperate(SECOND));
-    let (ran, took) = duplicate(&world, &patient, &Count::default())
-        .await
-        .unwrap();
+    let (ran, took) = duplicate(&world, &patient, &Count::default()).await.unwrap();
     assert_eq!(ran, Ran::Executed(Outcome::bytes("by the duplicate")));
-    assert!(
-        took >= Duration::from_millis(100) && took <= Duration::from_millis(202),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_millis(100) && took <= Duration::from_millis(202), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_back_off_that_outlasts_its_patience() {
     let world = World::new();
     let first = operation(policy(OnLapsed::Rerun));
-    let ran = world
-        .engine
-        .run(&first, async |_| Err(HandlerError::passing("no luck")))
-        .await;
+    let ran = world.engine.run(&first, async |_| Err(HandlerError::passing("no luck"))).await;
     assert!(matches!(ran, Ok(Ran::Failed(_))));
     let hasty = first.on_concurrent(OnConcurrent::Cooperate(Duration::from_millis(50)));
     let (ran, took) = duplicate(&world, &hasty, &Count::default()).await.unwrap();
-    assert!(
-        matches!(ran, Ran::Busy(busy) if busy.why == BusyWhy::BackOff),
-        "{ran:?}"
-    );
+    assert!(matches!(ran, Ran::Busy(busy) if busy.why == BusyWhy::BackOff), "{ran:?}");
     assert_eq!(took, Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_is_bounded_in_time() {
-    for rule in [
-        OnConcurrent::Wait(45 * SECOND),
-        OnConcurrent::Cooperate(45 * SECOND),
-    ] {
+    for rule in [OnConcurrent::Wait(45 * SECOND), OnConcurrent::Cooperate(45 * SECOND)] {
         let world = World::new();
         let operation = operation(policy(OnLapsed::Rerun)).on_concurrent(rule);
         let claim = claim(&world, &operation).await;
-        let (ran, took) = duplicate(&world, &operation, &Count::default())
-            .await
-            .unwrap();
-        assert!(
-            matches!(ran, Ran::Busy(busy) if busy.fence == claim.fence()),
-            "{ran:?}"
-        );
+        let (ran, took) = duplicate(&world, &operation, &Count::default()).await.unwrap();
+        assert!(matches!(ran, Ran::Busy(busy) if busy.fence == claim.fence()), "{ran:?}");
         assert_eq!(took, 45 * SECOND, "{rule:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_is_bounded_in_number() {
-    let limits = Limits {
-        max_waiters: 2,
-        ..Limits::default()
-    };
+    let limits = Limits { max_waiters: 2, ..Limits::default() };
     let world = World::with(limits);
     let rule = OnConcurrent::Wait(100 * SECOND);
     let operation = operation(policy(OnLapsed::Rerun)).on_concurrent(rule);
@@ -253,20 +220,8 @@ async fn a_thousand_duplicates_share_one_execution() {
     }
     let ended = all.join_all().await;
     assert_eq!(count.get(), 1);
-    assert_eq!(
-        ended
-            .iter()
-            .filter(|ran| **ran == Ran::Executed(done()))
-            .count(),
-        1
-    );
-    assert_eq!(
-        ended
-            .iter()
-            .filter(|ran| **ran == Ran::Replayed(done()))
-            .count(),
-        999
-    );
+    assert_eq!(ended.iter().filter(|ran| **ran == Ran::Executed(done())).count(), 1);
+    assert_eq!(ended.iter().filter(|ran| **ran == Ran::Replayed(done())).count(), 999);
     assert_eq!(world.engine.load().executing, 0);
 }
 
@@ -310,11 +265,7 @@ async fn waiting_duplicates_are_woken_and_do_not_poll() {
         assert_eq!(one.await.unwrap().0, Ran::Replayed(done()));
     }
     assert_eq!(other.calls.of("settled"), 10, "all were woken");
-    assert_eq!(
-        other.calls.count(),
-        30,
-        "begin, settled and peek, once each"
-    );
+    assert_eq!(other.calls.count(), 30, "begin, settled and peek, once each");
 }
 
 #[tokio::test(start_paused = true)]
@@ -345,9 +296,7 @@ async fn a_wait_ends_when_the_operation_is_held() {
     pass(5 * SECOND).await;
     assert!(claim.abandon(UnknownReason::Reported).await.is_ok());
     let (ran, took) = waiting.await.unwrap();
-    let Ran::Unknown(unknown) = ran else {
-        panic!("it must be unknown, not {ran:?}")
-    };
+    let Ran::Unknown(unknown) = ran else { panic!("it must be unknown, not {ran:?}") };
     assert_eq!(unknown.since, START.after(5 * SECOND));
     assert_eq!(took, 5 * SECOND);
 }

@@ -1,9 +1,8 @@
 //! Bounds in time and number: the handler's timeout and the engine's places.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of the common helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "a helper that cannot set the scene fails its test")]
+
+#[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
 
 use std::sync::Arc;
@@ -17,11 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 fn narrow(max_concurrent: usize) -> World {
-    World::with(Limits {
-        max_concurrent,
-        queue_timeout: 5 * SECOND,
-        ..Limits::default()
-    })
+    World::with(Limits { max_concurrent, queue_timeout: 5 * SECOND, ..Limits::default() })
 }
 
 /// An operation that runs until it is told to end.
@@ -48,7 +43,7 @@ async fn time_out(world: &World, operation: &Operation) {
         let _guard = guard;
         std::future::pending().await
     });
-    assert_eq!(ran.await.unwrap(), Ran::TimedOut);
+    assert_eq!(ran.await.unwrap(), Ran::Abandoned(UnknownReason::TimedOut));
     assert!(dropped.get(), "the handler is dropped where it waits");
 }
 
@@ -57,13 +52,8 @@ async fn a_handler_out_of_time_is_unknown_under_hold() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Hold)).with_handler_timeout(3 * SECOND);
     time_out(&world, &operation).await;
-    assert_eq!(
-        world.unknown_reason(&operation).await,
-        Some(UnknownReason::TimedOut)
-    );
-    let ran = world
-        .engine
-        .run(&operation, async |_| panic!("nobody may run it"));
+    assert_eq!(world.unknown_reason(&operation).await, Some(UnknownReason::TimedOut));
+    let ran = world.engine.run(&operation, async |_| panic!("nobody may run it"));
     assert!(matches!(ran.await.unwrap(), Ran::Unknown(_)));
 }
 
@@ -129,11 +119,7 @@ async fn queueing_takes_no_claim() {
     assert_eq!(world.state(&queued).await, StateName::Absent);
     let elsewhere = world.second();
     let ran = elsewhere.engine.run(&queued, async |_| Ok(done())).await;
-    assert_eq!(
-        ran.unwrap(),
-        Ran::Executed(done()),
-        "another engine has the place for it"
-    );
+    assert_eq!(ran.unwrap(), Ran::Executed(done()), "another engine has the place for it");
     end.notify_one();
     assert_eq!(first.await.unwrap().unwrap(), Ran::Executed(done()));
     assert_eq!(second.await.unwrap().unwrap(), Ran::Replayed(done()));
@@ -151,9 +137,7 @@ async fn replays_go_on_while_all_places_are_taken() {
     breathe().await;
     let ran = world.engine.run(&before, async |_| panic!("it runs once"));
     assert_eq!(ran.await.unwrap(), Ran::Replayed(done()));
-    let ran = world
-        .engine
-        .run(&running, async |_| panic!("it is running"));
+    let ran = world.engine.run(&running, async |_| panic!("it is running"));
     assert!(matches!(ran.await.unwrap(), Ran::Busy(_)));
     let peeked = world.engine.peek(&before).await.unwrap();
     assert_eq!(peeked, Some(Existing::Completed(done())));
@@ -169,9 +153,7 @@ async fn a_queue_that_does_not_move_is_an_overload() {
     breathe().await;
     let second = named("second", policy(OnLapsed::Hold));
     let start = tokio::time::Instant::now();
-    let ran = world
-        .engine
-        .run(&second, async |_| panic!("there is no place"));
+    let ran = world.engine.run(&second, async |_| panic!("there is no place"));
     let error = ran.await.unwrap_err();
     let expected = (1, 5 * SECOND);
     assert!(
@@ -183,11 +165,7 @@ async fn a_queue_that_does_not_move_is_an_overload() {
     end.notify_one();
     assert_eq!(first.await.unwrap().unwrap(), Ran::Executed(done()));
     let ran = world.engine.run(&second, async |_| Ok(done())).await;
-    assert_eq!(
-        ran.unwrap(),
-        Ran::Executed(done()),
-        "the place is free again"
-    );
+    assert_eq!(ran.unwrap(), Ran::Executed(done()), "the place is free again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,8 @@
 //! A claim lost to another owner: the handler is dropped, and nothing it says counts any more.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of the common helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "a helper that cannot set the scene fails its test")]
+
+#[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
 
 use common::handlers::{Dropped, done};
@@ -77,15 +76,10 @@ async fn the_winners_failure_is_told_as_such() {
     let loser = cut_off(&world, &operation, &Dropped::default());
     pass(LEASE).await;
     let other = world.second();
-    let ran = other
-        .engine
-        .run(&operation, async |_| Err(HandlerError::permanent("never")));
+    let ran = other.engine.run(&operation, async |_| Err(HandlerError::permanent("never")));
     assert_eq!(ran.await.unwrap(), Ran::Failed(Outcome::bytes("never")));
     world.faults.heal();
-    assert_eq!(
-        loser.await.unwrap(),
-        Ran::FailedBefore(Outcome::bytes("never"))
-    );
+    assert_eq!(loser.await.unwrap(), Ran::FailedBefore(Outcome::bytes("never")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,11 +100,7 @@ async fn a_late_complete_changes_nothing() {
     let stored = world.stored(&operation).await.unwrap();
     let refused = NoteKind::Refused(RefusedStep::Complete);
     let notes = stored.timeline.notes();
-    assert!(
-        notes
-            .iter()
-            .any(|note| note.kind == refused && note.fence.get() == 1)
-    );
+    assert!(notes.iter().any(|note| note.kind == refused && note.fence.get() == 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,9 +156,6 @@ async fn a_handler_can_wait_for_the_loss_and_cannot_save_after_it() {
         Ok(winner())
     });
     assert_eq!(ran.await.unwrap(), Ran::Executed(winner()));
-    assert!(
-        told.await.unwrap(),
-        "the save after the loss must be refused"
-    );
+    assert!(told.await.unwrap(), "the save after the loss must be refused");
     assert_eq!(loser.await.unwrap(), Ran::Superseded(None));
 }

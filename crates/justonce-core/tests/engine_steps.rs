@@ -1,9 +1,12 @@
 //! The step-by-step API, and the reaper.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of the common helpers"
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that cannot set the scene fails its test"
 )]
+
+#[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
 
 use common::handlers::done;
@@ -34,19 +37,10 @@ async fn complete_is_replayed_to_the_next_begin() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Hold));
     let mut held = claim(&world, &operation).await;
-    assert_eq!(
-        (held.id(), held.attempt(), held.checkpoint()),
-        (operation.id(), 1, None)
-    );
-    assert!(matches!(
-        existing(&world, &operation).await,
-        Existing::Busy(_)
-    ));
+    assert_eq!((held.id(), held.attempt(), held.checkpoint()), (operation.id(), 1, None));
+    assert!(matches!(existing(&world, &operation).await, Existing::Busy(_)));
     assert_eq!(held.complete(done()).await.unwrap(), Settlement::Stored);
-    assert_eq!(
-        existing(&world, &operation).await,
-        Existing::Completed(done())
-    );
+    assert_eq!(existing(&world, &operation).await, Existing::Completed(done()));
     // A settled claim is not abandoned when it is dropped.
     drop(held);
     breathe().await;
@@ -63,14 +57,8 @@ async fn a_repeated_settlement_says_the_same_and_another_one_is_lost() {
     }
     let other = held.complete(Outcome::bytes("other")).await.unwrap();
     assert_eq!(other, Settlement::Lost(Lost::Settled));
-    assert_eq!(
-        held.release().await.unwrap(),
-        Settlement::Lost(Lost::Settled)
-    );
-    assert_eq!(
-        existing(&world, &operation).await,
-        Existing::Completed(done())
-    );
+    assert_eq!(held.release().await.unwrap(), Settlement::Lost(Lost::Settled));
+    assert_eq!(existing(&world, &operation).await, Existing::Completed(done()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,17 +68,11 @@ async fn fail_backs_off_and_fail_for_good_is_replayed() {
     let mut held = claim(&world, &operation).await;
     assert_eq!(held.fail(done()).await.unwrap(), Settlement::Stored);
     let busy = existing(&world, &operation).await;
-    assert!(
-        matches!(busy, Existing::Busy(busy) if busy.why == BusyWhy::BackOff),
-        "{busy:?}"
-    );
+    assert!(matches!(busy, Existing::Busy(busy) if busy.why == BusyWhy::BackOff), "{busy:?}");
     pass(SECOND).await;
     let mut held = claim(&world, &operation).await;
     assert_eq!(held.attempt(), 2);
-    assert_eq!(
-        held.fail_for_good(done()).await.unwrap(),
-        Settlement::Stored
-    );
+    assert_eq!(held.fail_for_good(done()).await.unwrap(), Settlement::Stored);
     assert_eq!(existing(&world, &operation).await, Existing::Failed(done()));
 }
 
@@ -172,15 +154,9 @@ fn a_claim_dropped_outside_a_runtime_lapses_by_itself() {
     });
     drop(held);
     runtime.block_on(async {
-        assert!(matches!(
-            existing(&world, &operation).await,
-            Existing::Busy(_)
-        ));
+        assert!(matches!(existing(&world, &operation).await, Existing::Busy(_)));
         pass(LEASE).await;
-        assert!(matches!(
-            existing(&world, &operation).await,
-            Existing::Unknown(_)
-        ));
+        assert!(matches!(existing(&world, &operation).await, Existing::Unknown(_)));
     });
 }
 
@@ -189,9 +165,7 @@ async fn a_settlement_that_the_store_does_not_take_may_be_repeated() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Hold));
     let mut held = claim(&world, &operation).await;
-    world
-        .faults
-        .next("complete", [Fault::NotApplied, Fault::LostReply]);
+    world.faults.next("complete", [Fault::NotApplied, Fault::LostReply]);
     assert!(held.complete(done()).await.is_err());
     pass(2 * LEASE).await;
     assert!(!held.is_lost(), "it is still held and renewed");
@@ -226,12 +200,8 @@ async fn peek_never_claims() {
 
 /// Five completed operations, of which the reaper has to remove or bury the record.
 async fn completed(world: &World, after: AfterRetention) -> Vec<Operation> {
-    let rules = policy(OnLapsed::Rerun)
-        .retention(60 * SECOND)
-        .after_retention(after);
-    let all: Vec<_> = (0..5)
-        .map(|n| named(&format!("order-{n}"), rules))
-        .collect();
+    let rules = policy(OnLapsed::Rerun).retention(60 * SECOND).after_retention(after);
+    let all: Vec<_> = (0..5).map(|n| named(&format!("order-{n}"), rules)).collect();
     for operation in &all {
         let ran = world.engine.run(operation, async |_| Ok(done())).await;
         assert_eq!(ran.unwrap(), Ran::Executed(done()));
@@ -248,10 +218,8 @@ async fn count(world: &World, state: StateName) -> u64 {
 async fn the_reaper_removes_what_has_expired() {
     let world = World::new();
     completed(&world, AfterRetention::New).await;
-    let reaper = world.engine.start_reaper(ReaperSettings {
-        portion: 2,
-        ..ReaperSettings::default()
-    });
+    let reaper =
+        world.engine.start_reaper(ReaperSettings { portion: 2, ..ReaperSettings::default() });
     pass(59 * SECOND).await;
     assert_eq!(count(&world, StateName::Completed).await, 5);
     pass(12 * SECOND).await;
@@ -269,10 +237,7 @@ async fn the_reaper_buries_and_later_removes_the_tombstones() {
     pass(71 * SECOND).await;
     assert_eq!(count(&world, StateName::Tombstone).await, 5);
     for operation in &all {
-        assert!(matches!(
-            existing(&world, operation).await,
-            Existing::Expired(_)
-        ));
+        assert!(matches!(existing(&world, operation).await, Existing::Expired(_)));
     }
     pass(60 * SECOND).await;
     assert_eq!(count(&world, StateName::Tombstone).await, 0);
@@ -290,10 +255,7 @@ async fn the_reaper_holds_lapsed_claims_and_leaves_running_and_unknown_ones() {
     dead.faults.always("renew", Fault::LostRequest);
     let reaper = world.engine.start_reaper(ReaperSettings::default());
     pass(10 * LEASE).await;
-    assert_eq!(
-        world.unknown_reason(&lapsed).await,
-        Some(UnknownReason::Lapsed)
-    );
+    assert_eq!(world.unknown_reason(&lapsed).await, Some(UnknownReason::Lapsed));
     assert_eq!(world.state(&running).await, StateName::InProgress);
     drop((held, lost, reaper));
 }

@@ -1,9 +1,8 @@
 //! Lost requests, lost replies and a store that is away: nothing runs twice, nothing is forgotten.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of the common helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "a helper that cannot set the scene fails its test")]
+
+#[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
 
 use common::erring::Erring;
@@ -26,9 +25,7 @@ async fn a_begin_that_does_not_arrive_executes_nothing_and_leaves_nothing() {
             let world = World::new();
             let operation = operation(policy(on_lapsed));
             world.faults.next("begin", [fault]);
-            let ran = world
-                .engine
-                .run(&operation, async |_| panic!("it was not claimed"));
+            let ran = world.engine.run(&operation, async |_| panic!("it was not claimed"));
             let Err(RunError::Store(error)) = ran.await else {
                 panic!("it must be an error of the store")
             };
@@ -36,19 +33,11 @@ async fn a_begin_that_does_not_arrive_executes_nothing_and_leaves_nothing() {
             assert!(surely, "{fault:?} {error}");
             breathe().await;
             // Given back, whether it was claimed or not: nothing was executed under it.
-            assert_eq!(
-                world.state(&operation).await,
-                StateName::Absent,
-                "{fault:?}"
-            );
+            assert_eq!(world.state(&operation).await, StateName::Absent, "{fault:?}");
             assert_eq!(world.engine.load().executing, 0);
             let start = Instant::now();
             let ran = world.engine.run(&operation, async |_| Ok(done())).await;
-            assert_eq!(
-                ran.unwrap(),
-                Ran::Executed(done()),
-                "{fault:?} {on_lapsed:?}"
-            );
+            assert_eq!(ran.unwrap(), Ran::Executed(done()), "{fault:?} {on_lapsed:?}");
             assert!(start.elapsed() < SECOND);
         }
     }
@@ -60,17 +49,10 @@ async fn a_lost_begin_is_given_back_once_the_store_is_there_again() {
     let operation = operation(policy(OnLapsed::Hold));
     world.faults.next("begin", [Fault::LostReply; 30]);
     world.faults.next("release", [Fault::LostRequest; 3]);
-    let ran = world
-        .engine
-        .run(&operation, async |_| panic!("it was not claimed"))
-        .await;
+    let ran = world.engine.run(&operation, async |_| panic!("it was not claimed")).await;
     assert!(matches!(ran, Err(RunError::Store(_))));
     pass(2 * SECOND).await;
-    assert_eq!(
-        world.state(&operation).await,
-        StateName::InProgress,
-        "it is tried further"
-    );
+    assert_eq!(world.state(&operation).await, StateName::InProgress, "it is tried further");
     pass(3 * SECOND).await;
     assert_eq!(world.state(&operation).await, StateName::Absent);
     let so_far = world.calls.count();
@@ -83,10 +65,7 @@ async fn a_begin_that_did_not_happen_is_not_repeated() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Hold));
     world.faults.next("begin", [Fault::NotApplied]);
-    let ran = world
-        .engine
-        .run(&operation, async |_| panic!("it was not claimed"))
-        .await;
+    let ran = world.engine.run(&operation, async |_| panic!("it was not claimed")).await;
     assert!(matches!(ran, Err(RunError::Store(_))));
     pass(LEASE).await;
     assert_eq!(world.calls.count(), 1);
@@ -105,9 +84,7 @@ async fn a_complete_whose_reply_is_lost_is_tried_again() {
         });
         assert_eq!(ran.await.unwrap(), Ran::Executed(done()), "{fault:?}");
         assert_eq!((count.get(), world.calls.of("complete")), (1, 3));
-        let ran = world
-            .engine
-            .run(&operation, async |_| panic!("it is stored"));
+        let ran = world.engine.run(&operation, async |_| panic!("it is stored"));
         assert_eq!(ran.await.unwrap(), Ran::Replayed(done()));
     }
 }
@@ -122,28 +99,17 @@ async fn an_outcome_that_cannot_be_stored_yet_is_handed_over_and_stored_later() 
     let Err(RunError::NotStored { outcome, source }) = ran else {
         panic!("it cannot be stored yet, but {ran:?}")
     };
-    assert_eq!(
-        (*outcome, source.effect()),
-        (done(), Effect::MayHaveBeenApplied)
-    );
-    assert!(
-        (4 * SECOND..=5 * SECOND).contains(&start.elapsed()),
-        "{:?}",
-        start.elapsed()
-    );
+    assert_eq!((*outcome, source.effect()), (done(), Effect::MayHaveBeenApplied));
+    assert!((4 * SECOND..=5 * SECOND).contains(&start.elapsed()), "{:?}", start.elapsed());
     // Longer than the lease: it is still renewed, so nobody else gets it and it is not unknown.
     for _ in 0..10 {
         pass(LEASE / 2).await;
-        let ran = world
-            .engine
-            .run(&operation, async |_| panic!("it was executed"));
+        let ran = world.engine.run(&operation, async |_| panic!("it was executed"));
         assert!(matches!(ran.await.unwrap(), Ran::Busy(_)));
     }
     world.faults.heal();
     pass(6 * SECOND).await;
-    let ran = world
-        .engine
-        .run(&operation, async |_| panic!("it is stored now"));
+    let ran = world.engine.run(&operation, async |_| panic!("it is stored now"));
     assert_eq!(ran.await.unwrap(), Ran::Replayed(done()));
     assert_eq!(world.engine.load().executing, 0);
 }
@@ -158,11 +124,7 @@ async fn an_outcome_that_is_never_stored_ends_as_the_policy_says() {
         assert!(matches!(ran, Err(RunError::NotStored { .. })));
         pass(4 * LEASE).await;
         let peeked = world.engine.peek(&operation).await.unwrap();
-        assert_eq!(
-            matches!(peeked, Some(Existing::Unknown(_))),
-            expected,
-            "{peeked:?}"
-        );
+        assert_eq!(matches!(peeked, Some(Existing::Unknown(_))), expected, "{peeked:?}");
         assert_eq!(peeked.is_none(), !expected);
         assert_eq!(world.engine.load().executing, 0);
     }
@@ -177,10 +139,7 @@ async fn a_store_that_has_stopped_is_not_tried_again() {
     let store = Erring::new(world.store.clone(), move |step| match step.action {
         Action::Complete(..) => {
             tries.add();
-            Some(StoreError::not_applied(
-                StoreErrorKind::Stopped,
-                "the disk is full",
-            ))
+            Some(StoreError::not_applied(StoreErrorKind::Stopped, "the disk is full"))
         }
         _ => None,
     });
@@ -192,10 +151,7 @@ async fn a_store_that_has_stopped_is_not_tried_again() {
     assert_eq!((*outcome, source.kind()), (done(), StoreErrorKind::Stopped));
     pass(LEASE).await;
     assert_eq!(count.get(), 1);
-    assert!(matches!(
-        world.engine.peek(&operation).await,
-        Ok(Some(Existing::Unknown(_)))
-    ));
+    assert!(matches!(world.engine.peek(&operation).await, Ok(Some(Existing::Unknown(_)))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,9 +164,7 @@ async fn a_store_that_always_fails_runs_nothing() {
                 world.faults.always(step, fault);
             }
             for _ in 0..20 {
-                let ran = world
-                    .engine
-                    .run(&operation, async |_| panic!("fail closed"));
+                let ran = world.engine.run(&operation, async |_| panic!("fail closed"));
                 assert!(matches!(ran.await, Err(RunError::Store(_))), "{fault:?}");
                 pass(SECOND).await;
             }
@@ -223,14 +177,8 @@ async fn a_handler_that_does_not_know_is_never_told_that_nothing_ran() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Hold));
     world.faults.always("peek", Fault::LostRequest);
-    let ran = world
-        .engine
-        .run(&operation, async |_| Err(HandlerError::Unknown))
-        .await;
-    assert!(
-        ran.is_ok(),
-        "an error of the store would say that nothing was executed: {ran:?}"
-    );
+    let ran = world.engine.run(&operation, async |_| Err(HandlerError::Unknown)).await;
+    assert!(ran.is_ok(), "an error of the store would say that nothing was executed: {ran:?}");
     assert_eq!(world.state(&operation).await, StateName::Unknown);
 }
 
@@ -276,15 +224,9 @@ async fn a_network_that_repeats_every_step_changes_nothing_visible() {
                 let (expected, _) = whole_run(&well, on_lapsed, on_failure, &said).await;
                 // Its time begins anew, so that both runs end at the same moment of their time.
                 let ill = World::new();
-                for step in [
-                    "begin",
-                    "complete",
-                    "fail",
-                    "release",
-                    "renew",
-                    "checkpoint",
-                    "abandon",
-                ] {
+                for step in
+                    ["begin", "complete", "fail", "release", "renew", "checkpoint", "abandon"]
+                {
                     ill.faults.always(step, Fault::Repeated);
                 }
                 let (ran, count) = whole_run(&ill, on_lapsed, on_failure, &said).await;
@@ -292,11 +234,7 @@ async fn a_network_that_repeats_every_step_changes_nothing_visible() {
                 assert_eq!(ran.unwrap(), expected.unwrap(), "{what}");
                 assert_eq!(count, 1, "{what}");
                 let operation = operation(policy(on_lapsed));
-                assert_eq!(
-                    ill.state(&operation).await,
-                    well.state(&operation).await,
-                    "{what}"
-                );
+                assert_eq!(ill.state(&operation).await, well.state(&operation).await, "{what}");
             }
         }
     }
@@ -304,16 +242,7 @@ async fn a_network_that_repeats_every_step_changes_nothing_visible() {
 
 #[tokio::test(start_paused = true)]
 async fn every_fault_at_every_step_of_a_run_executes_at_most_once() {
-    let steps = [
-        "begin",
-        "peek",
-        "complete",
-        "fail",
-        "release",
-        "renew",
-        "checkpoint",
-        "abandon",
-    ];
+    let steps = ["begin", "peek", "complete", "fail", "release", "renew", "checkpoint", "abandon"];
     let mut cases = 0;
     for step in steps {
         for fault in Fault::ALL {
@@ -366,10 +295,7 @@ async fn at_most_once(
     let executed_again = matches!(again, Ok(Ran::Executed(_)));
     let certainly_not_executed = count == 0 || *said == Err(HandlerError::NotExecuted);
     if on_lapsed == OnLapsed::Hold && !certainly_not_executed {
-        assert!(
-            !executed_again,
-            "{what}: at most once was promised, {ran:?} then {again:?}"
-        );
+        assert!(!executed_again, "{what}: at most once was promised, {ran:?} then {again:?}");
     }
     if matches!(ran, Ok(Ran::Executed(_))) {
         assert!(matches!(again, Ok(Ran::Replayed(_))), "{what}: {again:?}");

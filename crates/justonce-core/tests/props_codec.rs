@@ -1,9 +1,13 @@
 //! Records survive the trip through bytes, and no damage goes unnoticed.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of what can be drawn"
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that cannot set the scene fails its test"
 )]
+
+#[allow(dead_code, reason = "each test file uses its part of what can be drawn")]
 mod draw;
 
 use draw::settings::cases;
@@ -130,10 +134,7 @@ fn small() -> (RecordId, Stored) {
         since: Timestamp::from_millis(1_700_000_000_000),
         until: Timestamp::from_millis(1_800_000_000_000),
     };
-    let stored = Stored {
-        entry: Entry::Tombstone(tombstone),
-        timeline: Timeline::default(),
-    };
+    let stored = Stored { entry: Entry::Tombstone(tombstone), timeline: Timeline::default() };
     (RecordId::from_bytes([5; 32]), stored)
 }
 

@@ -1,9 +1,12 @@
 //! Keys, scopes and canonical JSON: equal where they must be, and never merged where they must not.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of what can be drawn"
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that cannot set the scene fails its test"
 )]
+
+#[allow(dead_code, reason = "each test file uses its part of what can be drawn")]
 mod draw;
 
 use std::collections::HashMap;
@@ -56,9 +59,7 @@ fn same_number(a: &str, b: &str) -> bool {
     let power = a.power.min(b.power);
     let written_out = |d: &Decimal| {
         let zeros = "0".repeat(usize::try_from(d.power - power).unwrap());
-        format!("{}{zeros}", d.digits)
-            .trim_start_matches('0')
-            .to_owned()
+        format!("{}{zeros}", d.digits).trim_start_matches('0').to_owned()
     };
     let (left, right) = (written_out(&a), written_out(&b));
     left == right && (a.negative == b.negative || left.is_empty())
@@ -78,9 +79,7 @@ fn near(text: &str, how: u8) -> String {
         3 => text.replacen('e', "0e", 1),
         4 => text.replacen("e-", "e+", 1),
         5 => text.replacen('.', ".0", 1),
-        6 => text
-            .strip_prefix('-')
-            .map_or_else(|| format!("-{text}"), str::to_owned),
+        6 => text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned),
         _ => text.to_owned(),
     }
 }
@@ -170,7 +169,7 @@ proptest! {
     #[test]
     fn canonical_json_is_json_and_its_own_canonical_form(value in value(), seed: u64) {
         let canonical = json(&spelled(&value, seed));
-        prop_assert_eq!(json(&canonical), canonical.clone());
+        prop_assert_eq!(&json(&canonical), &canonical);
         prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(&canonical).is_ok());
     }
 

@@ -1,9 +1,6 @@
 //! The rules as properties: whatever happened before, these hold.
 
-#[allow(
-    dead_code,
-    reason = "each test file uses its part of what can be drawn"
-)]
+#[allow(dead_code, reason = "each test file uses its part of what can be drawn")]
 mod draw;
 
 use std::collections::BTreeSet;
@@ -234,10 +231,9 @@ fn histories_reach_every_state() {
 /// A peek says since when the lease has lapsed, a begin since when the operation is held.
 fn timeless(existing: Existing) -> Existing {
     match existing {
-        Existing::Unknown(unknown) => Existing::Unknown(UnknownSince {
-            since: justonce_core::Timestamp::ZERO,
-            ..unknown
-        }),
+        Existing::Unknown(unknown) => {
+            Existing::Unknown(UnknownSince { since: justonce_core::Timestamp::ZERO, ..unknown })
+        }
         other => other,
     }
 }

@@ -7,11 +7,14 @@ use justonce_core::{Answer, Fence, RecordId, Step, StoreError, StoreResult};
 
 use super::shared::Shared;
 
+/// The error of a step, if it has one.
+type Plan = dyn Fn(&Step) -> Option<StoreError> + Send + Sync;
+
 /// A store whose steps fail by plan, without having been applied, whatever the error says.
 #[derive(Clone)]
 pub(crate) struct Erring {
     inner: Shared,
-    plan: Arc<dyn Fn(&Step) -> Option<StoreError> + Send + Sync>,
+    plan: Arc<Plan>,
 }
 
 impl Erring {
@@ -19,10 +22,7 @@ impl Erring {
         inner: Shared,
         plan: impl Fn(&Step) -> Option<StoreError> + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            inner,
-            plan: Arc::new(plan),
-        }
+        Self { inner, plan: Arc::new(plan) }
     }
 }
 

@@ -24,11 +24,7 @@ impl Faults {
     /// The next steps of this name meet these faults, one each.
     pub(crate) fn next(&self, name: &str, faults: impl IntoIterator<Item = Fault>) {
         let mut script = lock(&self.0);
-        script
-            .next
-            .entry(name.to_owned())
-            .or_default()
-            .extend(faults);
+        script.next.entry(name.to_owned()).or_default().extend(faults);
     }
 
     /// All steps of this name meet this fault until [`Faults::heal`].
@@ -47,8 +43,7 @@ impl FaultPlan for Faults {
         let mut script = lock(&self.0);
         let name = step.action.name();
         let next = script.next.get_mut(name).and_then(VecDeque::pop_front);
-        next.or_else(|| script.always.get(name).copied())
-            .unwrap_or(Fault::None)
+        next.or_else(|| script.always.get(name).copied()).unwrap_or(Fault::None)
     }
 }
 
@@ -59,10 +54,7 @@ pub(crate) struct Calls(Arc<Mutex<Vec<(&'static str, String)>>>);
 impl Calls {
     /// How many calls of this name ended.
     pub(crate) fn of(&self, name: &str) -> usize {
-        lock(&self.0)
-            .iter()
-            .filter(|(call, _)| *call == name)
-            .count()
+        lock(&self.0).iter().filter(|(call, _)| *call == name).count()
     }
 
     /// All calls.

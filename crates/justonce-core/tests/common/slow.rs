@@ -27,10 +27,7 @@ pub(crate) struct Slow {
 
 impl Slow {
     pub(crate) fn new(inner: Shared, lag: impl Fn(&Step) -> Lag + Send + Sync + 'static) -> Self {
-        Self {
-            inner,
-            lag: Arc::new(lag),
-        }
+        Self { inner, lag: Arc::new(lag) }
     }
 }
 

@@ -1,9 +1,6 @@
 //! One store, an engine on it, and hands on everything between them.
 
-#![expect(
-    clippy::expect_used,
-    reason = "a helper that cannot set the scene fails its test"
-)]
+#![expect(clippy::expect_used, reason = "a helper that cannot set the scene fails its test")]
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -62,12 +59,7 @@ impl World {
         let engine = seeded(Engine::builder(Observed::new(faulty, calls.clone())), seed)
             .limits(limits)
             .build();
-        Self {
-            store,
-            engine,
-            faults,
-            calls,
-        }
+        Self { store, engine, faults, calls }
     }
 
     /// What the store keeps of an operation.
@@ -95,9 +87,7 @@ impl World {
 
 /// An engine whose numbers are the same in every run.
 pub(crate) fn seeded(builder: EngineBuilder, seed: u64) -> EngineBuilder {
-    builder
-        .owner(&format!("engine-{seed}"))
-        .entropy(Entropy::seeded(seed))
+    builder.owner(&format!("engine-{seed}")).entropy(Entropy::seeded(seed))
 }
 
 async fn get(store: &Shared, id: &RecordId) -> Option<Stored> {
@@ -106,10 +96,7 @@ async fn get(store: &Shared, id: &RecordId) -> Option<Stored> {
 
 /// The default policy but for what becomes of a lapsed lease.
 pub(crate) fn policy(on_lapsed: OnLapsed) -> PolicyBuilder {
-    Policy::builder()
-        .lease(LEASE)
-        .lease_cap(LEASE_CAP)
-        .on_lapsed(on_lapsed)
+    Policy::builder().lease(LEASE).lease_cap(LEASE_CAP).on_lapsed(on_lapsed)
 }
 
 /// An operation of this policy whose duplicates are told at once that it is busy.

@@ -1,9 +1,6 @@
 //! JSON texts: any value, spelled in any order and with any white space.
 
-#![expect(
-    clippy::expect_used,
-    reason = "a helper that cannot set the scene fails its test"
-)]
+#![expect(clippy::expect_used, reason = "a helper that cannot set the scene fails its test")]
 
 use std::collections::BTreeMap;
 
@@ -62,11 +59,7 @@ impl Pen {
 
     fn space(&self, text: &mut String) {
         for _ in 0..self.one_of(3) {
-            text.push_str(
-                [" ", "\t", "\n", "\r"]
-                    .get(self.one_of(4) as usize)
-                    .expect("four"),
-            );
+            text.push_str([" ", "\t", "\n", "\r"].get(self.one_of(4) as usize).expect("four"));
         }
     }
 

@@ -1,9 +1,6 @@
 //! Histories: random steps at interesting moments, taken from nothing.
 
-#![expect(
-    clippy::expect_used,
-    reason = "a helper that cannot set the scene fails its test"
-)]
+#![expect(clippy::expect_used, reason = "a helper that cannot set the scene fails its test")]
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -21,15 +18,11 @@ pub(crate) const LEASE: Duration = Duration::from_secs(10);
 const LEASE_CAP: Duration = Duration::from_secs(25);
 pub(crate) const RETENTION: Duration = Duration::from_secs(100);
 const REFUSE: Duration = Duration::from_secs(50);
-const BACK_OFF: BackOff = BackOff {
-    first: Duration::from_secs(4),
-    max: Duration::from_secs(8),
-};
+const BACK_OFF: BackOff = BackOff { first: Duration::from_secs(4), max: Duration::from_secs(8) };
 
 /// Pauses in milliseconds: nothing, a moment, and just before, at and after every duration.
-const PAUSES: [u64; 14] = [
-    0, 0, 0, 1, 2_000, 4_000, 9_999, 10_000, 10_001, 25_000, 50_000, 99_999, 100_000, 150_000,
-];
+const PAUSES: [u64; 14] =
+    [0, 0, 0, 1, 2_000, 4_000, 9_999, 10_000, 10_001, 25_000, 50_000, 99_999, 100_000, 150_000];
 
 /// One drawn step: what is done, and how long after the step before.
 #[derive(Clone, Debug)]
@@ -206,11 +199,7 @@ pub(crate) struct Replay {
 impl Replay {
     /// Nothing yet.
     pub(crate) const fn new() -> Self {
-        Self {
-            stored: None,
-            now: Timestamp::from_millis(1_000_000),
-            fences: 0,
-        }
+        Self { stored: None, now: Timestamp::from_millis(1_000_000), fences: 0 }
     }
 
     /// A whole history.

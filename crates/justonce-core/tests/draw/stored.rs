@@ -1,9 +1,6 @@
 //! Stored records of every kind.
 
-#![expect(
-    clippy::expect_used,
-    reason = "a helper that cannot set the scene fails its test"
-)]
+#![expect(clippy::expect_used, reason = "a helper that cannot set the scene fails its test")]
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -37,10 +34,7 @@ fn millis(least: u64, most: u64) -> impl Strategy<Value = Duration> {
 }
 
 fn after_retention() -> impl Strategy<Value = AfterRetention> {
-    prop_oneof![
-        Just(AfterRetention::New),
-        millis(1, 1 << 38).prop_map(AfterRetention::Refuse),
-    ]
+    prop_oneof![Just(AfterRetention::New), millis(1, 1 << 38).prop_map(AfterRetention::Refuse),]
 }
 
 fn on_failure() -> impl Strategy<Value = OnFailure> {
@@ -57,26 +51,19 @@ fn on_failure() -> impl Strategy<Value = OnFailure> {
 fn policy() -> impl Strategy<Value = Arc<Policy>> {
     let on_lapsed = prop::sample::select(vec![OnLapsed::Rerun, OnLapsed::Resume, OnLapsed::Hold]);
     let times = (millis(10, 1 << 28), millis(0, 1 << 28), millis(1, 1 << 38));
-    (
-        times,
-        on_lapsed,
-        on_failure(),
-        any::<u32>(),
-        after_retention(),
+    (times, on_lapsed, on_failure(), any::<u32>(), after_retention()).prop_map(
+        |((lease, more, retention), on_lapsed, on_failure, attempts, after_retention)| {
+            let policy = Policy::builder()
+                .lease(lease)
+                .lease_cap(lease + more)
+                .retention(retention)
+                .on_lapsed(on_lapsed)
+                .on_failure(on_failure)
+                .max_attempts(NonZeroU32::new(attempts))
+                .after_retention(after_retention);
+            Arc::new(policy.build().expect("a valid policy"))
+        },
     )
-        .prop_map(
-            |((lease, more, retention), on_lapsed, on_failure, attempts, after_retention)| {
-                let policy = Policy::builder()
-                    .lease(lease)
-                    .lease_cap(lease + more)
-                    .retention(retention)
-                    .on_lapsed(on_lapsed)
-                    .on_failure(on_failure)
-                    .max_attempts(NonZeroU32::new(attempts))
-                    .after_retention(after_retention);
-                Arc::new(policy.build().expect("a valid policy"))
-            },
-        )
 }
 
 /// Bodies of all sizes around the limit of compression, some that compress and some that do not.
@@ -96,10 +83,8 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
 }
 
 pub(crate) fn outcome() -> impl Strategy<Value = Outcome> {
-    let headers = prop::collection::vec(
-        ("[a-z-]{1,20}", prop::collection::vec(any::<u8>(), 0..30)),
-        0..6,
-    );
+    let headers =
+        prop::collection::vec(("[a-z-]{1,20}", prop::collection::vec(any::<u8>(), 0..30)), 0..6);
     let too_large = prop::option::weighted(0.1, any::<u64>());
     (any::<Option<u16>>(), headers, body(), too_large).prop_map(
         |(status, headers, body, too_large)| {
@@ -130,35 +115,23 @@ fn owner() -> impl Strategy<Value = Owner> {
 
 fn settled() -> impl Strategy<Value = Settled> {
     (outcome(), time(), after_retention()).prop_map(|(outcome, expires_at, after_retention)| {
-        Settled {
-            outcome,
-            expires_at,
-            after_retention,
-        }
+        Settled { outcome, expires_at, after_retention }
     })
 }
 
 fn in_progress() -> impl Strategy<Value = State> {
-    (
-        owner(),
-        any::<u128>(),
-        time(),
-        time(),
-        policy(),
-        checkpoint(),
+    (owner(), any::<u128>(), time(), time(), policy(), checkpoint()).prop_map(
+        |(owner, token, claimed_at, lease_until, policy, checkpoint)| {
+            State::InProgress(InProgress {
+                owner,
+                token: Token(token),
+                claimed_at,
+                lease_until,
+                policy,
+                checkpoint,
+            })
+        },
     )
-        .prop_map(
-            |(owner, token, claimed_at, lease_until, policy, checkpoint)| {
-                State::InProgress(InProgress {
-                    owner,
-                    token: Token(token),
-                    claimed_at,
-                    lease_until,
-                    policy,
-                    checkpoint,
-                })
-            },
-        )
 }
 
 fn waiting() -> impl Strategy<Value = State> {
@@ -177,21 +150,15 @@ fn waiting() -> impl Strategy<Value = State> {
 
 fn unknown() -> impl Strategy<Value = State> {
     (reason(), owner(), policy(), checkpoint()).prop_map(|(reason, owner, policy, checkpoint)| {
-        State::Unknown(Unknown {
-            reason,
-            owner,
-            policy,
-            checkpoint,
-        })
+        State::Unknown(Unknown { reason, owner, policy, checkpoint })
     })
 }
 
 pub(crate) fn scope() -> impl Strategy<Value = Scope> {
     prop::collection::btree_map("[a-z0-9_]{1,8}", "\\PC{0,12}|[&=%~\n\t]{0,6}", 0..4).prop_map(
         |parts| {
-            let builder = parts
-                .into_iter()
-                .fold(Scope::builder(), |b, (name, value)| b.part(name, value));
+            let builder =
+                parts.into_iter().fold(Scope::builder(), |b, (name, value)| b.part(name, value));
             builder.build().expect("a small scope")
         },
     )
@@ -219,31 +186,16 @@ fn entry() -> impl Strategy<Value = Entry> {
     ];
     let record = (subject(), fence(), any::<u32>(), time(), state).prop_map(
         |(subject, fence, attempt, changed_at, state)| {
-            Entry::Record(Record {
-                subject,
-                fence,
-                attempt,
-                changed_at,
-                state,
-            })
+            Entry::Record(Record { subject, fence, attempt, changed_at, state })
         },
     );
-    let tombstone = (fence(), time(), time()).prop_map(|(fence, since, until)| {
-        Entry::Tombstone(Tombstone {
-            fence,
-            since,
-            until,
-        })
-    });
+    let tombstone = (fence(), time(), time())
+        .prop_map(|(fence, since, until)| Entry::Tombstone(Tombstone { fence, since, until }));
     prop_oneof![9 => record, 1 => tombstone]
 }
 
 fn resolved() -> impl Strategy<Value = NoteKind> {
-    let how = vec![
-        HowResolved::Completed,
-        HowResolved::Failed,
-        HowResolved::Released,
-    ];
+    let how = vec![HowResolved::Completed, HowResolved::Failed, HowResolved::Released];
     let by = (0..3, any::<String>()).prop_map(|(kind, name)| match kind {
         0 => Resolver::probe(&name),
         1 => Resolver::callback(&name),
@@ -274,6 +226,7 @@ fn note() -> impl Strategy<Value = Note> {
         reason().prop_map(NoteKind::Held),
         prop::sample::select(refused).prop_map(NoteKind::Refused),
         resolved(),
+        Just(NoteKind::Released),
     ];
     (time(), fence(), kind).prop_map(|(at, fence, kind)| Note { at, fence, kind })
 }
