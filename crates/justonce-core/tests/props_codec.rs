@@ -65,7 +65,11 @@ proptest! {
     }
 
     #[test]
-    fn a_missing_end_is_noticed(id in id(), stored in stored(), keep in any::<prop::sample::Index>()) {
+    fn a_missing_end_is_noticed(
+        id in id(),
+        stored in stored(),
+        keep in any::<prop::sample::Index>(),
+    ) {
         let frame = encode(&id, &stored);
         let keep = keep.index(frame.len());
         let damaged = decode(&id, &frame[..keep]).unwrap_err();

@@ -211,7 +211,9 @@ proptest! {
     }
 
     #[test]
-    fn any_text_that_is_a_scope_is_the_text_of_that_scope(text in "[a-c=&%0-9A-F]{0,12}|\\PC{0,20}") {
+    fn any_text_that_is_a_scope_is_the_text_of_that_scope(
+        text in "[a-c=&%0-9A-F]{0,12}|\\PC{0,20}",
+    ) {
         if let Ok(scope) = Scope::parse(&text) {
             prop_assert_eq!(scope.as_str(), text);
         }

@@ -151,7 +151,10 @@ proptest! {
     }
 
     #[test]
-    fn a_sweep_does_what_time_has_done_already_and_only_once(past in history(), pause in 0_u64..400_000) {
+    fn a_sweep_does_what_time_has_done_already_and_only_once(
+        past in history(),
+        pause in 0_u64..400_000,
+    ) {
         let mut replay = Replay::of(&past);
         replay.pass(pause);
         let now = replay.now;
