@@ -103,7 +103,7 @@ pub enum Resolution {
     Complete(Outcome),
     /// It failed for good; this is the reply.
     Fail(Outcome),
-    /// It did not take effect and never will; the key is free.
+    /// It did not take effect and never will; the next begin claims it.
     Release,
 }
 

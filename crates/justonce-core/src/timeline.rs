@@ -85,7 +85,7 @@ pub enum HowResolved {
     Completed,
     /// It failed for good.
     Failed,
-    /// It did not take effect, the key is free.
+    /// It did not take effect; the next begin claims it.
     Released,
 }
 

@@ -19,8 +19,8 @@ use crate::step::{
     Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost,
     Resolution, Resolve, SweepDone, UnknownSince,
 };
-use crate::timeline::{HowResolved, NoteKind};
-use crate::view::{Lapsed, View, lapsed, view};
+use crate::timeline::{HowResolved, Note, NoteKind};
+use crate::view::{Lapsed, View, is_held, lapsed, view};
 
 /// The rules: what a step at `now` does to what the store keeps.
 ///
@@ -57,9 +57,10 @@ fn decide_begin(view: &View<'_>, begin: &Begin, now: Timestamp, fresh: Fence) ->
     }
     match &record.state {
         State::InProgress(claim) if !claim.is_alive(now) => match lapsed(claim, record.attempt) {
-            Lapsed::Hold(reason) => hold(record, claim, reason, now, |unknown| {
-                Answer::Existing(Existing::Unknown(unknown))
-            }),
+            Lapsed::Hold(reason) => {
+                let answer = |unknown| Answer::Existing(Existing::Unknown(unknown));
+                hold(record, claim, reason, claim.lease_until, now, answer)
+            }
             Lapsed::Free => claim_again(record, begin, claim.handed_over(), now, fresh),
         },
         State::Failed(Failed::Waiting(waiting)) if now >= waiting.retry_at => {
@@ -134,7 +135,8 @@ fn decide_sweep(entry: Option<&Entry>, view: &View<'_>, now: Timestamp) -> Decis
             State::InProgress(claim) if !claim.is_alive(now) => {
                 match lapsed(claim, record.attempt) {
                     Lapsed::Hold(reason) => {
-                        hold(record, claim, reason, now, |_| Answer::Swept(SweepDone::Held))
+                        let answer = |_| Answer::Swept(SweepDone::Held);
+                        hold(record, claim, reason, claim.lease_until, now, answer)
                     }
                     Lapsed::Free => keep(Answer::Swept(SweepDone::Kept)),
                 }
@@ -157,6 +159,11 @@ fn decide_write(view: &View<'_>, action: &Action, now: Timestamp) -> Decision {
         return refuse(action, fence, Lost::Superseded, now);
     }
     match (&record.state, action) {
+        (State::InProgress(claim), Action::Renew(_) | Action::Checkpoint(..))
+            if is_held(claim, record.attempt, now) =>
+        {
+            refuse(action, fence, Lost::Held, now)
+        }
         (State::InProgress(claim), Action::Renew(_)) => renew(record, claim, now),
         (State::InProgress(claim), Action::Checkpoint(_, point))
             if claim.checkpoint.as_ref() == Some(point) =>
@@ -171,11 +178,10 @@ fn decide_write(view: &View<'_>, action: &Action, now: Timestamp) -> Decision {
         (State::InProgress(claim), Action::Abandon(_, reason)) => {
             abandon(record, claim, *reason, now)
         }
-        (State::InProgress(claim), Action::Resolve(_, resolve)) if !claim.is_alive(now) => {
-            match lapsed(claim, record.attempt) {
-                Lapsed::Hold(_) => resolve_unknown(record, &claim.policy, resolve, now),
-                Lapsed::Free => refuse(action, fence, Lost::NotUnknown, now),
-            }
+        (State::InProgress(claim), Action::Resolve(_, resolve))
+            if is_held(claim, record.attempt, now) =>
+        {
+            resolve_unknown(record, &claim.policy, resolve, now)
         }
         (State::InProgress(_), Action::Resolve(..)) => refuse(action, fence, Lost::NotUnknown, now),
         (State::InProgress(claim), _) => settle(record, &claim.policy, action, now),
@@ -201,15 +207,14 @@ fn says_the_same(record: &Record, action: &Action) -> bool {
             settled.outcome == failure.outcome
         }
         (State::Failed(Failed::Waiting(waiting)), Action::Fail(_, failure)) => {
-            let released = waiting.policy.on_failure == OnFailure::Release
-                && failure.kind == FailureKind::Passing;
-            released || waiting.failure == failure.outcome
+            let released = waiting.policy.on_failure == OnFailure::Release;
+            failure.kind == FailureKind::Passing && (released || waiting.failure == failure.outcome)
         }
-        // What a release leaves behind has no back-off and nothing to say.
-        (State::Failed(Failed::Waiting(waiting)), Action::Release(_)) => {
-            waiting.retry_at == record.changed_at && waiting.failure == Outcome::empty()
-        }
+        (State::Failed(Failed::Waiting(waiting)), Action::Release(_)) => is_free(record, waiting),
         (state, Action::Resolve(_, resolve)) => match (state, &resolve.resolution) {
+            (State::Failed(Failed::Waiting(waiting)), Resolution::Release) => {
+                is_free(record, waiting)
+            }
             (State::Completed(settled), Resolution::Complete(outcome))
             | (State::Failed(Failed::Final(settled)), Resolution::Fail(outcome)) => {
                 settled.outcome == *outcome
@@ -218,6 +223,11 @@ fn says_the_same(record: &Record, action: &Action) -> bool {
         },
         _ => false,
     }
+}
+
+/// Whether this is what a release leaves behind: no back-off, and nothing to say.
+fn is_free(record: &Record, waiting: &Waiting) -> bool {
+    waiting.retry_at == record.changed_at && waiting.failure == Outcome::empty()
 }
 
 /// Complete, fail and release by the owner.
@@ -261,16 +271,27 @@ fn release(record: &Record, policy: &Arc<Policy>, now: Timestamp) -> Decision {
     if record.attempt <= 1 {
         return remove(Answer::Applied);
     }
+    free(record, policy, checkpoint_of(&record.state), now, NoteKind::Released)
+}
+
+/// The next begin claims at once. The attempt that did nothing does not count.
+fn free(
+    record: &Record,
+    policy: &Arc<Policy>,
+    checkpoint: Option<Checkpoint>,
+    now: Timestamp,
+    note: NoteKind,
+) -> Decision {
     let waiting = Waiting {
         failure: Outcome::empty(),
         retry_at: now,
         expires_at: now.after(policy.retention),
         policy: Arc::clone(policy),
-        checkpoint: checkpoint_of(&record.state),
+        checkpoint,
     };
-    let before = Record { attempt: record.attempt - 1, ..record.clone() };
-    let state = State::Failed(Failed::Waiting(waiting));
-    put(&before, state, now, Some(NoteKind::Released), true)
+    let attempt = record.attempt.saturating_sub(1);
+    let before = Record { attempt, ..record.clone() };
+    put(&before, State::Failed(Failed::Waiting(waiting)), now, Some(note), true)
 }
 
 fn renew(record: &Record, claim: &InProgress, now: Timestamp) -> Decision {
@@ -287,7 +308,8 @@ fn renew(record: &Record, claim: &InProgress, now: Timestamp) -> Decision {
 
 fn abandon(record: &Record, claim: &InProgress, why: UnknownReason, now: Timestamp) -> Decision {
     if claim.policy.on_lapsed == OnLapsed::Hold {
-        return hold(record, claim, why, now, |_| Answer::Applied);
+        let since = claim.lease_until.min(now);
+        return hold(record, claim, why, since, now, |_| Answer::Applied);
     }
     if !claim.is_alive(now) {
         return keep(Answer::Applied);
@@ -298,7 +320,7 @@ fn abandon(record: &Record, claim: &InProgress, why: UnknownReason, now: Timesta
 
 fn resolve_unknown(
     record: &Record,
-    policy: &Policy,
+    policy: &Arc<Policy>,
     resolve: &Resolve,
     now: Timestamp,
 ) -> Decision {
@@ -312,14 +334,17 @@ fn resolve_unknown(
             let state = State::Failed(Failed::Final(settled(policy, outcome, now)));
             put(record, state, now, Some(note(HowResolved::Failed)), true)
         }
-        Resolution::Release => remove(Answer::Applied),
+        // The record stays for a while, so that it can be seen who released it and why.
+        Resolution::Release => free(record, policy, None, now, note(HowResolved::Released)),
     }
 }
 
+/// Nobody runs it any more. What time did, it did when the lease lapsed, whoever looks first.
 fn hold(
     record: &Record,
     claim: &InProgress,
     reason: UnknownReason,
+    since: Timestamp,
     now: Timestamp,
     answer: impl FnOnce(UnknownSince) -> Answer,
 ) -> Decision {
@@ -329,8 +354,10 @@ fn hold(
         policy: Arc::clone(&claim.policy),
         checkpoint: claim.checkpoint.clone(),
     });
-    let answer = answer(UnknownSince { fence: record.fence, since: now, reason });
-    Decision { answer, ..put(record, state, now, Some(NoteKind::Held(reason)), true) }
+    let answer = answer(UnknownSince { fence: record.fence, since, reason });
+    let held = put(record, state, since, None, true);
+    let note = Note { at: now, fence: record.fence, kind: NoteKind::Held(reason) };
+    Decision { answer, note: Some(note), ..held }
 }
 
 fn claim_new(begin: &Begin, now: Timestamp, fresh: Fence) -> Decision {

@@ -68,6 +68,11 @@ pub(crate) fn lapsed(claim: &InProgress, attempt: u32) -> Lapsed {
     }
 }
 
+/// Whether time has made a claim unknown.
+pub(crate) fn is_held(claim: &InProgress, attempt: u32, now: Timestamp) -> bool {
+    !claim.is_alive(now) && matches!(lapsed(claim, attempt), Lapsed::Hold(_))
+}
+
 /// The state of an entry at `now`, whether or not somebody has swept yet.
 #[must_use]
 pub fn state_at(entry: &Entry, now: Timestamp) -> StateName {
@@ -75,12 +80,7 @@ pub fn state_at(entry: &Entry, now: Timestamp) -> StateName {
         View::Absent => StateName::Absent,
         View::Buried(_) => StateName::Tombstone,
         View::Kept(record) => match &record.state {
-            State::InProgress(claim) if !claim.is_alive(now) => {
-                match lapsed(claim, record.attempt) {
-                    Lapsed::Hold(_) => StateName::Unknown,
-                    Lapsed::Free => StateName::InProgress,
-                }
-            }
+            State::InProgress(claim) if is_held(claim, record.attempt, now) => StateName::Unknown,
             state => state.name(),
         },
     }

@@ -10,7 +10,7 @@ use draw::settings::cases;
 use draw::steps::{Drawn, RETENTION, Replay, begin, drawn, history, policy};
 use justonce_core::{
     Action, Answer, Change, Entry, Existing, Fence, Fingerprint, Lost, Scope, State, StateName,
-    SweepDone, Token, UnknownSince, state_at, transition,
+    SweepDone, Token, state_at, transition,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -197,7 +197,7 @@ proptest! {
         match (decision.answer, begun) {
             (Answer::Claimable, Answer::Claimed(_)) => {}
             (Answer::Existing(peeked), Answer::Existing(begun)) => {
-                prop_assert_eq!(timeless(peeked), timeless(begun));
+                prop_assert_eq!(peeked, begun);
             }
             (peeked, begun) => prop_assert!(false, "{:?} but {:?}", peeked, begun),
         }
@@ -229,14 +229,4 @@ fn histories_reach_every_state() {
         reached.insert(replay.entry().map_or(StateName::Absent, Entry::state_name));
     }
     assert_eq!(reached, BTreeSet::from(StateName::ALL));
-}
-
-/// A peek says since when the lease has lapsed, a begin since when the operation is held.
-fn timeless(existing: Existing) -> Existing {
-    match existing {
-        Existing::Unknown(unknown) => {
-            Existing::Unknown(UnknownSince { since: justonce_core::Timestamp::ZERO, ..unknown })
-        }
-        other => other,
-    }
 }

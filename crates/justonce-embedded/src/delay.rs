@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 /// Syncs faster than this are never waited for: the wait would cost more than it saves.
-const FAST_SYNC: Duration = Duration::from_micros(700);
+const FAST_SYNC: Duration = Duration::from_micros(100);
 /// At most this part of a sync's time is waited.
 const WAIT_DIVISOR: u32 = 4;
 /// The longest wait.
