@@ -194,24 +194,26 @@ fn decide_write(view: &View<'_>, action: &Action, now: Timestamp) -> Decision {
             refuse(action, fence, Lost::Held, now)
         }
         (State::Unknown(unknown), _) => settle(record, &unknown.policy, action, now),
-        (state, action) if says_the_same(state, action) => keep(Answer::Applied),
+        (_, action) if says_the_same(record, action) => keep(Answer::Applied),
         _ => refuse(action, fence, Lost::Settled, now),
     }
 }
 
 /// Whether a settled operation ended just as this write says: then it is a repetition.
-fn says_the_same(state: &State, action: &Action) -> bool {
-    match (state, action) {
+fn says_the_same(record: &Record, action: &Action) -> bool {
+    match (&record.state, action) {
         (State::Completed(settled), Action::Complete(_, outcome)) => settled.outcome == *outcome,
         (State::Failed(Failed::Final(settled)), Action::Fail(_, failure)) => {
             settled.outcome == failure.outcome
         }
         (State::Failed(Failed::Waiting(waiting)), Action::Fail(_, failure)) => {
-            waiting.failure == failure.outcome && failure.kind == FailureKind::Passing
+            let released = waiting.policy.on_failure == OnFailure::Release;
+            failure.kind == FailureKind::Passing && (released || waiting.failure == failure.outcome)
         }
+        (State::Failed(Failed::Waiting(waiting)), Action::Release(_)) => is_free(record, waiting),
         (state, Action::Resolve(_, resolve)) => match (state, &resolve.resolution) {
             (State::Failed(Failed::Waiting(waiting)), Resolution::Release) => {
-                waiting.failure == Outcome::empty()
+                is_free(record, waiting)
             }
             (State::Completed(settled), Resolution::Complete(outcome))
             | (State::Failed(Failed::Final(settled)), Resolution::Fail(outcome)) => {
@@ -221,6 +223,11 @@ fn says_the_same(state: &State, action: &Action) -> bool {
         },
         _ => false,
     }
+}
+
+/// Whether this is what a release leaves behind: no back-off, and nothing to say.
+fn is_free(record: &Record, waiting: &Waiting) -> bool {
+    waiting.retry_at == record.changed_at && waiting.failure == Outcome::empty()
 }
 
 /// Complete, fail and release by the owner.

@@ -51,6 +51,8 @@ pub(super) struct Renewals {
 struct Queue {
     due: BTreeMap<(Instant, u64), Arc<Active>>,
     task: Option<JoinHandle<()>>,
+    /// When the task looks again by itself; nothing while it waits to be told.
+    looks_at: Option<Instant>,
 }
 
 /// Whether a claim is queued for the first time, or again unless it was taken out meanwhile.
@@ -131,16 +133,27 @@ impl Renewals {
             }
             *due = Some(at);
         }
-        let first = queue.due.first_key_value().is_none_or(|((first, _), _)| at < *first);
         queue.due.insert((at, active.number), Arc::clone(active));
-        if queue.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            // Without a runtime nothing is renewed; the claim then ends with its first lease.
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                let task = renew_all(Arc::downgrade(inner), Arc::clone(&inner.renewals));
-                queue.task = Some(runtime.spawn(task));
-            }
-        } else if first {
+        let works = queue.task.as_ref().is_some_and(|task| !task.is_finished());
+        if works && queue.looks_at.is_some_and(|looks| looks <= at) {
+            return;
+        }
+        queue.looks_at = Some(at);
+        // Without a runtime nothing is renewed; the claim then ends with its first lease.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        if works {
             self.changed.notify_one();
+        } else {
+            let task = renew_all(Arc::downgrade(inner), Arc::clone(&inner.renewals));
+            queue.task = Some(runtime.spawn(task));
+        }
+        if turn == Turn::First {
+            // The task just woken is next on this very thread, where no other can fetch it, and
+            // the handler may be about to block the thread. A second task takes that place, and
+            // the first moves to where idle threads find it.
+            runtime.spawn(async {});
         }
     }
 
@@ -162,7 +175,8 @@ impl Renewals {
         {
             due.push(first.remove());
         }
-        (due, queue.due.first_key_value().map(|((at, _), _)| *at))
+        queue.looks_at = queue.due.first_key_value().map(|((at, _), _)| *at);
+        (due, queue.looks_at)
     }
 
     pub(super) fn stop(&self) {
@@ -195,9 +209,8 @@ async fn renew_all(engine: Weak<Inner>, renewals: Arc<Renewals>) {
 async fn renew(inner: Arc<Inner>, active: Arc<Active>) {
     let step = Step::new(active.id, Action::Renew(active.fence));
     match inner.store.apply(&step).await {
-        Ok(Answer::Renewed(left)) => {
-            let pause = active.pause.min(left / RENEW_AFTER);
-            inner.renewals.insert(&inner, &active, pause, Turn::Next);
+        Ok(Answer::Renewed(_)) => {
+            inner.renewals.insert(&inner, &active, active.pause, Turn::Next);
         }
         // At the cap and once held as unknown, nobody else runs it: the handler may finish.
         Ok(Answer::Capped | Answer::Lost(Lost::Held)) => {}

@@ -11,7 +11,8 @@ use super::run::{Said, ran};
 use crate::error::StoreResult;
 use crate::operation::Operation;
 use crate::outcome::Outcome;
-use crate::step::{Action, Existing};
+use crate::policy::OnFailure;
+use crate::step::{Action, Existing, FailureKind, Lost};
 
 /// The first pause between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -32,6 +33,8 @@ impl Engine {
         let until = Instant::now() + self.inner.limits.settle_timeout;
         match persist(&mut claim, &action, until, MAX_PAUSE).await {
             Ok(Settlement::Stored) => Ok(told(said)),
+            // An earlier try whose reply was lost has freed the key already.
+            Ok(Settlement::Lost(Lost::Gone)) if frees_key(operation, &action) => Ok(told(said)),
             Ok(Settlement::Lost(_)) => self.superseded(operation).await,
             Err(source) => {
                 if source.is_passing() {
@@ -68,6 +71,18 @@ fn told(said: Said) -> Ran {
         Said::Outcome(outcome) => Ran::Executed(outcome),
         Said::Failure(failure) => Ran::Failed(failure),
         Said::Nothing(ran) => ran,
+    }
+}
+
+/// Whether a step may leave nothing behind, so that its repetition finds nothing.
+fn frees_key(operation: &Operation, action: &Action) -> bool {
+    match action {
+        Action::Release(_) => true,
+        Action::Fail(_, failure) => {
+            failure.kind == FailureKind::Passing
+                && operation.policy().on_failure() == OnFailure::Release
+        }
+        _ => false,
     }
 }
 
