@@ -1,1 +1,3 @@
 //! Testkit.
+
+pub mod model;
