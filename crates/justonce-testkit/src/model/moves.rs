@@ -1,0 +1,160 @@
+//! What can happen next.
+
+use justonce_core::{Entry, OnFailure, OnLapsed, State, Timestamp};
+
+use super::protocol::Protocol;
+use super::setup::TICK;
+use super::world::{Disk, Held, Phase, Ran, Truth, Verdict, World};
+
+/// One thing that happens. Workers are named by their place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Move {
+    /// A worker calls begin, or sends it again.
+    Ask(usize, Reply),
+    /// Its handler runs, with or without effect.
+    Run(usize, Ran),
+    /// It saves a recovery point.
+    Save(usize, Reply),
+    /// It renews its lease.
+    Renew(usize, Reply),
+    /// It says how its claim ends, or says it again.
+    Say(usize, Verdict, Reply),
+    /// It dies and forgets everything.
+    Crash(usize),
+    /// A delayed request arrives; nobody hears the answer.
+    Arrive(usize),
+    /// Somebody who knows resolves the operation.
+    Resolve(Truth, Reply),
+    /// Somebody asks for another operation under the same key.
+    Stranger,
+    /// The store does what time demands.
+    Sweep,
+    /// The store dies and comes back with what is on disk.
+    Outage,
+    /// Time passes.
+    Tick,
+}
+
+/// What becomes of a request and its reply. Not to be sent at all is the same as to be sent later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// Applied, and the sender hears it.
+    Heard,
+    /// Applied, and the sender never hears it: for all it knows, it may send it again.
+    Lost,
+    /// Not applied yet, and the sender hears nothing: it may arrive at any time or never, and
+    /// also after it was sent again.
+    Delayed,
+}
+
+impl Protocol {
+    /// All that can happen next.
+    pub(super) fn moves(&self, world: &World, moves: &mut Vec<Move>) {
+        let mut before = None;
+        for (worker, phase) in world.workers.iter().enumerate() {
+            // Workers have no names: of those that do the same, one is enough.
+            if before.replace(*phase) != Some(*phase) {
+                self.moves_of(world, worker, *phase, moves);
+            }
+        }
+        moves.extend((0..world.late.len()).map(Move::Arrive));
+        if matches!(world.entry, Some(Entry::Record(_))) {
+            moves.push(Move::Stranger);
+            for truth in self.truths(world) {
+                // A resolver that hears nothing asks again: that is the same as to be heard late.
+                let replies = replies(world).filter(|reply| *reply != Reply::Lost);
+                moves.extend(replies.map(|reply| Move::Resolve(truth, reply)));
+            }
+        }
+        if world.entry.is_some() {
+            moves.push(Move::Sweep);
+        }
+        if world.disk != Disk::Same && world.outages_left > 0 {
+            moves.push(Move::Outage);
+        }
+        if world.now < Timestamp::ZERO.after(TICK * self.setup.bounds.ticks) {
+            moves.push(Move::Tick);
+        }
+    }
+
+    fn moves_of(&self, world: &World, worker: usize, phase: Phase, moves: &mut Vec<Move>) {
+        match phase {
+            Phase::Away | Phase::Over(_) => {
+                if world.calls < self.setup.bounds.calls {
+                    moves.extend(replies(world).map(|reply| Move::Ask(worker, reply)));
+                }
+                return;
+            }
+            Phase::Asking(_) => {
+                moves.extend(replies(world).map(|reply| Move::Ask(worker, reply)));
+            }
+            Phase::Saying(_, verdict) => {
+                moves.extend(replies(world).map(|reply| Move::Say(worker, verdict, reply)));
+                if verdict != Verdict::Abandon {
+                    // An owner that is not heard gives up in the end; that may overtake the rest.
+                    moves.push(Move::Say(worker, Verdict::Abandon, Reply::Heard));
+                }
+            }
+            Phase::Holding(held) => self.moves_of_holder(world, worker, held, moves),
+        }
+        moves.push(Move::Crash(worker));
+    }
+
+    fn moves_of_holder(&self, world: &World, worker: usize, held: Held, moves: &mut Vec<Move>) {
+        if held.ran == Ran::NotYet {
+            moves.push(Move::Run(worker, Ran::WithEffect));
+            // Where no failure is told, a run in vain ends as one that never began.
+            let told = self.setup.fails || self.setup.policy.on_lapsed() == OnLapsed::Hold;
+            if told && !held.saved {
+                moves.push(Move::Run(worker, Ran::InVain));
+            }
+        }
+        if self.setup.renews {
+            // A worker whose renewal was applied goes on as it would without hearing it.
+            let replies = replies(world).filter(|reply| *reply != Reply::Lost);
+            moves.extend(replies.map(|reply| Move::Renew(worker, reply)));
+        }
+        if self.setup.saves && held.ran == Ran::WithEffect && !held.saved {
+            moves.extend(replies(world).map(|reply| Move::Save(worker, reply)));
+        }
+        for verdict in self.verdicts(held.ran, held.saved) {
+            moves.extend(replies(world).map(|reply| Move::Say(worker, verdict, reply)));
+        }
+    }
+
+    /// What an honest worker may say.
+    fn verdicts(&self, ran: Ran, saved: bool) -> impl Iterator<Item = Verdict> + use<> {
+        let retries = matches!(self.setup.policy.on_failure(), OnFailure::Retry(_));
+        let fails = self.setup.fails;
+        let all = [
+            (Verdict::Complete, ran == Ran::WithEffect),
+            (Verdict::Release, ran != Ran::WithEffect && !saved),
+            (Verdict::FailForGood, ran == Ran::InVain && fails),
+            // A later step failed: what is saved is handed to the next attempt.
+            (Verdict::FailForNow, fails && (ran == Ran::InVain || saved && retries)),
+            (Verdict::Abandon, true),
+        ];
+        all.into_iter().filter(|(_, honest)| *honest).map(|(verdict, _)| verdict)
+    }
+
+    /// What somebody who knows may say, now and for all time. That the operation is not unknown
+    /// is for the rules to see.
+    fn truths(&self, world: &World) -> impl Iterator<Item = Truth> + use<> {
+        let open = matches!(world.state(), Some(State::InProgress(_) | State::Unknown(_)));
+        let happened = world.book.effects > 0;
+        let never = !happened && !world.may_yet_execute();
+        let all = [
+            (Truth::Happened, happened),
+            (Truth::Nothing, never),
+            (Truth::Failed, never && self.setup.fails),
+        ];
+        all.into_iter().filter(move |(_, known)| open && *known).map(|(truth, _)| truth)
+    }
+}
+
+fn replies(world: &World) -> impl Iterator<Item = Reply> + use<> {
+    let delays = world.delays_left > 0;
+    [Reply::Heard, Reply::Lost, Reply::Delayed]
+        .into_iter()
+        .filter(move |reply| delays || *reply != Reply::Delayed)
+}

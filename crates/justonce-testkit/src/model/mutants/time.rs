@@ -1,0 +1,90 @@
+//! What time demands, done wrong.
+
+use justonce_core::{Action, Decision, Entry, Failed, Fence, State, Timestamp, transition};
+
+use super::tools::{forgotten, misstored, with_claim};
+
+fn stored(entry: Option<&Entry>) -> Option<&State> {
+    Some(&entry?.record()?.state)
+}
+
+pub(super) fn retention_removes_unknown(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let decision = transition(entry, action, now, fresh);
+    match (stored(entry), action) {
+        (Some(State::Unknown(_)), Action::Sweep) => forgotten(decision),
+        _ => decision,
+    }
+}
+
+pub(super) fn retention_removes_in_progress(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let decision = transition(entry, action, now, fresh);
+    match (stored(entry), action) {
+        (Some(State::InProgress(claim)), Action::Sweep) if !claim.is_alive(now) => {
+            forgotten(decision)
+        }
+        _ => decision,
+    }
+}
+
+pub(super) fn retention_ends_at_once(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    misstored(transition(entry, action, now, fresh), |record| {
+        if let State::Completed(settled) = &mut record.state {
+            settled.expires_at = now;
+        }
+    })
+}
+
+pub(super) fn sweep_holds_a_live_claim(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let lapsed = with_claim(entry, |claim| {
+        if *action == Action::Sweep {
+            claim.lease_until = now;
+        }
+    });
+    transition(lapsed.as_ref(), action, now, fresh)
+}
+
+pub(super) fn back_off_never_ends(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    misstored(transition(entry, action, now, fresh), |record| {
+        if let State::Failed(Failed::Waiting(waiting)) = &mut record.state {
+            waiting.retry_at = Timestamp::MAX;
+        }
+    })
+}
+
+pub(super) fn back_off_is_over_at_once(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    misstored(transition(entry, action, now, fresh), |record| {
+        if let State::Failed(Failed::Waiting(waiting)) = &mut record.state {
+            waiting.retry_at = now;
+        }
+    })
+}

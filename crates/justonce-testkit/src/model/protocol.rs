@@ -1,0 +1,343 @@
+//! The model: what each move does, and every step to the store by the rules under test.
+
+use justonce_core::{
+    Action, Answer, Begin, Change, Claimed, Decision, Entry, Existing, Failure, FailureKind, Fence,
+    Lost, OnLapsed, Outcome, Resolution, Resolve, Resolver, Timestamp, Token, UnknownReason, Why,
+    transition,
+};
+use stateright::{Model, Property};
+
+use super::laws::{self, Law};
+use super::moves::{Move, Reply};
+use super::setup::{Setup, TICK};
+use super::world::{Disk, End, Held, Phase, Ran, Request, Truth, Verdict, World};
+
+/// The rules under test: the shape of [`justonce_core::transition`].
+pub type Rules = fn(Option<&Entry>, &Action, Timestamp, Fence) -> Decision;
+
+/// A stranger's token, which no worker of the model ever has.
+const STRANGER: Token = Token(2000);
+
+/// The protocol as a model: rules in a world.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    pub(super) rules: Rules,
+    pub(super) setup: Setup,
+}
+
+impl Protocol {
+    /// The rules that are shipped.
+    #[must_use]
+    pub fn shipped(setup: Setup) -> Self {
+        Self::with(transition, setup)
+    }
+
+    /// Other rules.
+    #[must_use]
+    pub fn with(rules: Rules, setup: Setup) -> Self {
+        Self { rules, setup }
+    }
+
+    /// The step that a request stands for.
+    pub(super) fn action(&self, request: Request) -> Action {
+        match request {
+            Request::Begin(token) => {
+                Action::Begin(Box::new(Begin { token, ..self.setup.begin.clone() }))
+            }
+            Request::Renew(fence) => Action::Renew(fence),
+            Request::Save(fence) => Action::Checkpoint(fence, self.setup.point.clone()),
+            Request::Say(fence, verdict) => self.last_word(fence, verdict),
+            Request::Resolve(fence, truth) => {
+                let resolution = match truth {
+                    Truth::Happened => Resolution::Complete(self.setup.found.clone()),
+                    Truth::Failed => Resolution::Fail(self.setup.found.clone()),
+                    Truth::Nothing => Resolution::Release,
+                };
+                let by = Resolver::probe("p");
+                let why = Why::new("");
+                Action::Resolve(fence, Box::new(Resolve { resolution, by, why }))
+            }
+        }
+    }
+
+    fn last_word(&self, fence: Fence, verdict: Verdict) -> Action {
+        let failure =
+            |kind| Failure { outcome: self.setup.failure.clone(), kind, jitter: u32::MAX };
+        match verdict {
+            // Each owner says something of its own, so that an outcome cannot change unseen.
+            Verdict::Complete => Action::Complete(fence, Outcome::bytes(vec![b'0'; by(fence)])),
+            Verdict::FailForNow => Action::Fail(fence, failure(FailureKind::Passing)),
+            Verdict::FailForGood => Action::Fail(fence, failure(FailureKind::Permanent)),
+            Verdict::Release => Action::Release(fence),
+            Verdict::Abandon => Action::Abandon(fence, UnknownReason::Reported),
+        }
+    }
+
+    /// Whether a law is kept at this moment.
+    pub(super) fn keeps(&self, world: &World, law: Law) -> bool {
+        let now_too = match law {
+            Law::OneClaimPerFence => no_two_hold_one(world),
+            Law::OutcomeStays => keeps_its_end(world),
+            Law::CanEnd => self.can_end(world),
+            _ => true,
+        };
+        now_too && !world.book.broken.has(law)
+    }
+
+    /// One step to the store, under the auditor's eyes.
+    fn deliver(&self, world: &mut World, action: &Action) -> Answer {
+        let fresh = match action {
+            Action::Begin(_) => world.book.issued.next(),
+            _ => Fence::NONE,
+        };
+        let before = world.entry.as_ref();
+        let Decision { change, answer, durable, .. } =
+            (self.rules)(before, action, world.now, fresh);
+        let after = after(world.entry.clone(), change);
+        let broken = self.audit(world, action, &answer, after.as_ref());
+        self.keep_book(world, action, &answer, after.as_ref());
+        world.book.broken = broken;
+        store(world, after, durable);
+        answer
+    }
+
+    /// Sends a request; nothing is answered if the sender does not hear it.
+    fn send(&self, world: &mut World, request: Request, reply: Reply) -> Option<Answer> {
+        known(world, request);
+        if reply == Reply::Delayed {
+            world.delays_left = world.delays_left.saturating_sub(1);
+            world.late.push(request);
+            return None;
+        }
+        let answer = self.deliver(world, &self.action(request));
+        (reply == Reply::Heard).then_some(answer)
+    }
+
+    /// What a move does; nothing if it cannot be made.
+    fn make(&self, world: &mut World, made: Move) -> Option<()> {
+        match made {
+            Move::Crash(worker) => *world.workers.get_mut(worker)? = Phase::Away,
+            Move::Ask(worker, reply) => self.ask(world, worker, reply)?,
+            Move::Run(worker, ran) => self.run(world, worker, ran)?,
+            Move::Save(worker, reply) => self.save(world, worker, reply)?,
+            Move::Renew(worker, reply) => self.renew(world, worker, reply)?,
+            Move::Say(worker, verdict, reply) => self.say(world, worker, verdict, reply)?,
+            Move::Arrive(late) => {
+                let request = (late < world.late.len()).then(|| world.late.remove(late))?;
+                self.deliver(world, &self.action(request));
+            }
+            Move::Resolve(truth, reply) => {
+                let fence = world.entry.as_ref()?.fence();
+                self.send(world, Request::Resolve(fence, truth), reply);
+            }
+            Move::Stranger => self.stranger(world),
+            Move::Sweep => drop(self.deliver(world, &Action::Sweep)),
+            Move::Outage => outage(world),
+            Move::Tick => world.now = world.now.after(TICK),
+        }
+        Some(())
+    }
+
+    fn ask(&self, world: &mut World, worker: usize, reply: Reply) -> Option<()> {
+        let token = match *world.workers.get(worker)? {
+            Phase::Asking(token) => token,
+            _ => {
+                world.calls += 1;
+                Token(u128::from(world.calls))
+            }
+        };
+        let answer = self.send(world, Request::Begin(token), reply);
+        *world.workers.get_mut(worker)? = match answer {
+            None => Phase::Asking(token),
+            Some(Answer::Claimed(Claimed { fence, checkpoint, .. })) => {
+                Phase::Holding(Held { fence, ran: Ran::NotYet, saved: checkpoint.is_some() })
+            }
+            Some(Answer::Existing(Existing::Completed(_) | Existing::Failed(_))) => {
+                Phase::Over(End::Replayed)
+            }
+            Some(Answer::Existing(Existing::Expired(_))) => Phase::Over(End::Expired),
+            Some(_) => Phase::Away,
+        };
+        Some(())
+    }
+
+    fn run(&self, world: &mut World, worker: usize, ran: Ran) -> Option<()> {
+        let held = held(world, worker)?;
+        held.ran = ran;
+        let fence = held.fence;
+        if ran == Ran::WithEffect && !held.saved {
+            world.book.effects = world.book.effects.saturating_add(1).min(2);
+        }
+        if self.setup.policy.on_lapsed() == OnLapsed::Hold {
+            let before = world.book.open_run.replace(fence);
+            world.book.broken.note(Law::HoldRunsOnce, before.is_none());
+        }
+        Some(())
+    }
+
+    fn save(&self, world: &mut World, worker: usize, reply: Reply) -> Option<()> {
+        let fence = held(world, worker)?.fence;
+        match self.send(world, Request::Save(fence), reply) {
+            Some(Answer::Applied) => held(world, worker)?.saved = true,
+            Some(answer) => stop_if_superseded(world, worker, &answer)?,
+            None => {}
+        }
+        Some(())
+    }
+
+    fn renew(&self, world: &mut World, worker: usize, reply: Reply) -> Option<()> {
+        let fence = held(world, worker)?.fence;
+        if let Some(answer) = self.send(world, Request::Renew(fence), reply) {
+            stop_if_superseded(world, worker, &answer)?;
+        }
+        Some(())
+    }
+
+    fn say(&self, world: &mut World, worker: usize, said: Verdict, reply: Reply) -> Option<()> {
+        let fence = match *world.workers.get(worker)? {
+            Phase::Saying(fence, _) | Phase::Holding(Held { fence, .. }) => fence,
+            _ => return None,
+        };
+        let answer = self.send(world, Request::Say(fence, said), reply);
+        *world.workers.get_mut(worker)? = match (answer, said) {
+            (None, _) => Phase::Saying(fence, said),
+            (Some(Answer::Applied), Verdict::Complete) => Phase::Over(End::Stored),
+            (Some(Answer::Applied), _) => Phase::Away,
+            (Some(_), _) => Phase::Over(End::Lost),
+        };
+        Some(())
+    }
+
+    /// Somebody asks for another operation under the same key: that is refused, and changes
+    /// nothing, so the model goes on as if nobody had asked.
+    fn stranger(&self, world: &mut World) {
+        if world.living().is_none() {
+            return;
+        }
+        let begin = Action::Begin(Box::new(Begin {
+            fingerprint: self.setup.other,
+            token: STRANGER,
+            ..self.setup.begin.clone()
+        }));
+        let fresh = world.book.issued.next();
+        let decision = (self.rules)(world.entry.as_ref(), &begin, world.now, fresh);
+        let refused = decision.answer == Answer::Existing(Existing::Mismatch);
+        let kept = refused && decision.change == Change::Keep;
+        world.book.broken.note(Law::Fingerprint, kept);
+    }
+}
+
+impl Model for Protocol {
+    type State = World;
+    type Action = Move;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::empty(&self.setup.bounds)]
+    }
+
+    fn actions(&self, world: &World, moves: &mut Vec<Move>) {
+        self.moves(world, moves);
+    }
+
+    fn next_state(&self, world: &World, made: Move) -> Option<World> {
+        let mut next = world.clone();
+        for phase in &mut next.workers {
+            // How a call ended is there to be seen once; it changes nothing that follows.
+            if matches!(phase, Phase::Over(_)) {
+                *phase = Phase::Away;
+            }
+        }
+        self.make(&mut next, made)?;
+        // The order of workers and of copies under way means nothing.
+        next.workers.sort_unstable();
+        next.late.sort_unstable();
+        (next != *world).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let sights = self.setup.sights.iter().map(|sight| sight.property());
+        laws::properties().into_iter().chain(sights).collect()
+    }
+}
+
+/// What the store keeps after a change.
+pub(super) fn after(before: Option<Entry>, change: Change) -> Option<Entry> {
+    match change {
+        Change::Keep => before,
+        Change::Put(entry) => Some(entry),
+        Change::Remove => None,
+    }
+}
+
+/// A durable change takes all changes before it along to the disk.
+fn store(world: &mut World, after: Option<Entry>, durable: bool) {
+    if after == world.entry {
+        return;
+    }
+    let before = std::mem::replace(&mut world.entry, after);
+    if durable {
+        world.disk = Disk::Same;
+    } else if world.disk == Disk::Same {
+        world.disk = Disk::Behind(before);
+    }
+    if matches!(&world.disk, Disk::Behind(disk) if *disk == world.entry) {
+        world.disk = Disk::Same;
+    }
+}
+
+/// A renewal that was forgotten shortens the promise; fences keep that harmless.
+fn outage(world: &mut World) {
+    if let Disk::Behind(disk) = std::mem::replace(&mut world.disk, Disk::Same) {
+        world.entry = disk;
+        world.outages_left = world.outages_left.saturating_sub(1);
+        world.book.promised = world.claim().map(|claim| (claim.0, claim.1.lease_until));
+    }
+}
+
+/// Whoever says that nothing happened knows it: from then on the handler may run again.
+fn known(world: &mut World, said: Request) {
+    let in_vain = match said {
+        Request::Say(fence, Verdict::Release | Verdict::FailForNow)
+        | Request::Resolve(fence, Truth::Nothing) => Some(fence),
+        _ => None,
+    };
+    if in_vain.is_some() && world.book.open_run == in_vain {
+        world.book.open_run = None;
+    }
+}
+
+fn held(world: &mut World, worker: usize) -> Option<&mut Held> {
+    match world.workers.get_mut(worker)? {
+        Phase::Holding(held) => Some(held),
+        _ => None,
+    }
+}
+
+/// Once held as unknown, nobody else runs it: the handler may finish.
+fn stop_if_superseded(world: &mut World, worker: usize, answer: &Answer) -> Option<()> {
+    if matches!(answer, Answer::Lost(lost) if *lost != Lost::Held) {
+        *world.workers.get_mut(worker)? = Phase::Over(End::Lost);
+    }
+    Some(())
+}
+
+fn by(fence: Fence) -> usize {
+    usize::try_from(fence.get()).unwrap_or(usize::MAX)
+}
+
+fn no_two_hold_one(world: &World) -> bool {
+    let mut fences = world.workers.iter().filter_map(|phase| match phase {
+        Phase::Holding(held) => Some(held.fence),
+        _ => None,
+    });
+    // The workers are in order, so equal fences stand side by side.
+    let first = fences.next();
+    fences.try_fold(first, |last, fence| (last != Some(fence)).then_some(Some(fence))).is_some()
+}
+
+fn keeps_its_end(world: &World) -> bool {
+    world.book.ended.as_ref().is_none_or(|ended| {
+        world.now >= ended.until
+            || super::world::end_of(world.entry.as_ref()) == Some(&ended.outcome)
+    })
+}
