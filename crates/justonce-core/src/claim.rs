@@ -96,6 +96,7 @@ pub(crate) fn readable(text: &str, limit: usize) -> String {
 pub struct Checkpoint {
     name: Arc<str>,
     data: Bytes,
+    number: u32,
 }
 
 impl Checkpoint {
@@ -112,7 +113,21 @@ impl Checkpoint {
         if data.len() > MAX_CHECKPOINT_BYTES {
             return Err(CheckpointError::Data(data.len()));
         }
-        Ok(Self { name: Arc::from(name), data })
+        Ok(Self { name: Arc::from(name), data, number: 0 })
+    }
+
+    /// The same as the `number`-th of its claim: a late copy of an earlier one changes nothing.
+    /// Points that are all numbered 0 replace each other as they come.
+    #[must_use]
+    pub fn numbered(mut self, number: u32) -> Self {
+        self.number = number;
+        self
+    }
+
+    /// Its number within its claim; 0 for one that was handed over, or has no number.
+    #[must_use]
+    pub const fn number(&self) -> u32 {
+        self.number
     }
 
     /// The name.

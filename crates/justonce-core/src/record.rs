@@ -187,7 +187,7 @@ pub enum UnknownReason {
 /// What remains after retention if late arrivals must be refused: a hash and a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tombstone {
-    /// The last fence, so that no claim ever repeats one.
+    /// The fence of the last claim.
     pub fence: Fence,
     /// When the retention ended.
     pub since: Timestamp,
@@ -316,7 +316,8 @@ impl InProgress {
 
 /// Only `resume` hands checkpoints over; under `rerun` the new claim starts from the beginning.
 pub(crate) fn handed_over(policy: &Policy, last: Option<&Checkpoint>) -> Option<Checkpoint> {
-    last.filter(|_| policy.on_lapsed == OnLapsed::Resume).cloned()
+    // The new claim counts its own points from the beginning.
+    last.filter(|_| policy.on_lapsed == OnLapsed::Resume).map(|point| point.clone().numbered(0))
 }
 
 #[cfg(test)]

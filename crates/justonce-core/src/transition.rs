@@ -24,9 +24,8 @@ use crate::view::{Lapsed, View, is_held, lapsed, view};
 
 /// The rules: what a step at `now` does to what the store keeps.
 ///
-/// `fresh` is a fence that the store has never given before; only a begin that claims uses it. A
-/// store whose fences are not global (it may pass [`Fence::NONE`]) still gets a growing number per
-/// record while the record lives.
+/// `fresh` is a fence that the store has never given before, for any record: released and expired
+/// records leave no fence behind. Only a begin that claims uses it.
 #[must_use]
 pub fn transition(
     entry: Option<&Entry>,
@@ -166,7 +165,7 @@ fn decide_write(view: &View<'_>, action: &Action, now: Timestamp) -> Decision {
         }
         (State::InProgress(claim), Action::Renew(_)) => renew(record, claim, now),
         (State::InProgress(claim), Action::Checkpoint(_, point))
-            if claim.checkpoint.as_ref() == Some(point) =>
+            if claim.checkpoint.as_ref().is_some_and(|last| is_covered(point, last)) =>
         {
             keep(Answer::Applied)
         }
@@ -197,6 +196,11 @@ fn decide_write(view: &View<'_>, action: &Action, now: Timestamp) -> Decision {
         (_, action) if says_the_same(record, action) => keep(Answer::Applied),
         _ => refuse(action, fence, Lost::Settled, now),
     }
+}
+
+/// Whether a point is the last one again, or a late copy of one before it.
+fn is_covered(point: &Checkpoint, last: &Checkpoint) -> bool {
+    point == last || point.number() < last.number()
 }
 
 /// Whether a settled operation ended just as this write says: then it is a repetition.

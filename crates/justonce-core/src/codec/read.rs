@@ -117,9 +117,9 @@ fn read_outcome(wire: &WireOutcome<'_>) -> Result<Outcome, Damage> {
 }
 
 fn read_checkpoint(wire: Option<&WireCheckpoint<'_>>) -> Result<Option<Checkpoint>, Damage> {
-    wire.map(|w| Checkpoint::new(w.name, Bytes::copy_from_slice(w.data)))
-        .transpose()
-        .map_err(|_| Damage::Content)
+    let Some(wire) = wire else { return Ok(None) };
+    let point = Checkpoint::new(wire.name, Bytes::copy_from_slice(wire.data));
+    Ok(Some(point.map_err(|_| Damage::Content)?.numbered(wire.number)))
 }
 
 fn read_policy(wire: &WirePolicy) -> Result<Arc<Policy>, Damage> {

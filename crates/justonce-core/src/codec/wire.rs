@@ -102,6 +102,7 @@ pub(super) struct WireCheckpoint<'a> {
     pub(super) name: &'a str,
     #[serde(borrow)]
     pub(super) data: &'a Raw,
+    pub(super) number: u32,
 }
 
 #[derive(Serialize, Deserialize)]

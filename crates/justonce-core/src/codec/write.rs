@@ -117,7 +117,11 @@ fn wire_outcome(outcome: &Outcome) -> WireOutcome<'_> {
 }
 
 fn wire_checkpoint(checkpoint: &Checkpoint) -> WireCheckpoint<'_> {
-    WireCheckpoint { name: checkpoint.name(), data: Raw::new(checkpoint.data()) }
+    WireCheckpoint {
+        name: checkpoint.name(),
+        data: Raw::new(checkpoint.data()),
+        number: checkpoint.number(),
+    }
 }
 
 fn wire_policy(policy: &Policy) -> WirePolicy {

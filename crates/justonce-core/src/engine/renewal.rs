@@ -4,7 +4,7 @@
 //! stop its own renewals (on a runtime with more than one thread).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub(super) struct Active {
     number: u64,
     lost: AtomicBool,
     lost_signal: Notify,
+    /// How many recovery points were saved under this claim.
+    saved: AtomicU32,
 }
 
 /// The renewals that are due, in their order.
@@ -73,6 +75,7 @@ impl Active {
             number: inner.renewals.numbers.fetch_add(1, Ordering::Relaxed),
             lost: AtomicBool::new(false),
             lost_signal: Notify::new(),
+            saved: AtomicU32::new(0),
         });
         inner.renewals.insert(inner, &active, active.pause, Turn::First);
         active
@@ -104,7 +107,9 @@ impl Active {
         inner: &Inner,
         checkpoint: Checkpoint,
     ) -> StoreResult<Settlement> {
-        let step = Step::new(self.id, Action::Checkpoint(self.fence, checkpoint));
+        let number = self.saved.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let action = Action::Checkpoint(self.fence, checkpoint.numbered(number));
+        let step = Step::new(self.id, action);
         match inner.store.apply(&step).await? {
             Answer::Applied => Ok(Settlement::Stored),
             Answer::Lost(lost) => Ok(Settlement::Lost(lost)),
