@@ -6,10 +6,12 @@ mod common;
 use common::handlers::done;
 use common::world::{LEASE, World, attempts, breathe, operation, pass, policy};
 use justonce_core::engine::{Begun, Context, SaveError};
-use justonce_core::store::Fault;
+use justonce_core::memory::MemoryStore;
+use justonce_core::store::{Fault, Records};
 use justonce_core::{
-    Checkpoint, CheckpointError, HandlerError, Lost, MAX_CHECKPOINT_BYTES,
-    MAX_CHECKPOINT_NAME_BYTES, OnLapsed, Operation, Ran, State, UnknownReason,
+    Action, Answer, Checkpoint, CheckpointError, HandlerError, Lost, MAX_CHECKPOINT_BYTES,
+    MAX_CHECKPOINT_NAME_BYTES, ManualClock, OnLapsed, Operation, Owner, Ran, State, Step, Token,
+    UnknownReason,
 };
 
 /// The checkpoint in the record, whatever its state.
@@ -38,9 +40,9 @@ async fn the_last_point_is_kept_while_the_handler_runs() {
     let operation = operation(policy(OnLapsed::Resume));
     let ran = world.engine.run(&operation, async |context| {
         assert_eq!(saved(&world, &operation).await, None);
-        for point in ["reserved", "charged"] {
+        for (number, point) in [(1, "reserved"), (2, "charged")] {
             context.save(point, "data").await?;
-            let expected = Checkpoint::new(point, "data").unwrap();
+            let expected = Checkpoint::new(point, "data").unwrap().numbered(number);
             assert_eq!(saved(&world, &operation).await, Some(expected));
         }
         Ok(done())
@@ -207,4 +209,22 @@ async fn a_point_that_the_store_does_not_take_is_an_error_and_may_be_saved_again
     assert_eq!(ran.await.unwrap(), Ran::Executed(done()));
     breathe().await;
     assert_eq!(world.calls.of("checkpoint"), 3);
+}
+
+#[tokio::test]
+async fn a_late_copy_of_an_earlier_point_sets_nothing_back() {
+    let store = MemoryStore::new(ManualClock::default());
+    let operation = operation(policy(OnLapsed::Resume));
+    let begin = Step::begin(&operation, Owner::new("a"), Token(1));
+    let Answer::Claimed(claimed) = store.apply(&begin).await.unwrap() else { panic!("new") };
+    let save = |name: &str, number| {
+        let point = Checkpoint::new(name, "").unwrap().numbered(number);
+        Step::new(operation.id(), Action::Checkpoint(claimed.fence, point))
+    };
+    for (name, number) in [("reserved", 1), ("charged", 2), ("reserved", 1)] {
+        assert_eq!(store.apply(&save(name, number)).await.unwrap(), Answer::Applied);
+    }
+    let stored = store.get(&operation.id()).await.unwrap().unwrap();
+    let State::InProgress(claim) = &stored.entry.record().unwrap().state else { panic!("running") };
+    assert_eq!(claim.checkpoint.as_ref().map(Checkpoint::name), Some("charged"));
 }
