@@ -11,7 +11,7 @@ use justonce::CommitDelay;
 use justonce::embedded::commit::{GroupCommit, Sink};
 
 use crate::floor::closed;
-use crate::load::{rate, runtime};
+use crate::load::{Candidate, candidate, in_turn, runtime};
 use crate::report::{Report, median};
 
 const CALLERS: u64 = 32;
@@ -36,38 +36,35 @@ impl Sink<Vec<u8>> for FileSink {
     }
 }
 
-pub(crate) fn measure(report: &mut Report, rounds: usize, time: Duration) -> Result<()> {
+pub(crate) fn measure(report: &mut Report, slices: u64, time: Duration) -> Result<()> {
     let runtime = runtime()?;
-    for (slow, what, wanted, least) in [
-        (true, "adaptive commit delay to none, syncs of 4 ms", "≥ 1.2 ×", 1.2),
-        (false, "adaptive commit delay to none, this disk", "≥ 0.95 ×", 0.95),
+    for (slow, what, least) in [
+        (true, "adaptive commit delay to none, syncs of 4 ms", 1.2),
+        (false, "adaptive commit delay to none, this disk", 0.95),
     ] {
-        let mut ratios = Vec::new();
-        for _ in 0..rounds {
-            let directory = tempfile::tempdir()?;
-            let (a, b) = (directory.path().join("a"), directory.path().join("b"));
-            let with = runtime.block_on(writes(&a, slow, CommitDelay::adaptive(), time))?;
-            let without = runtime.block_on(writes(&b, slow, CommitDelay::none(), time))?;
-            ratios.push(with / without);
-        }
-        let ratio = median(ratios);
-        report.add(what, format!("{ratio:.2} ×"), wanted, ratio >= least);
+        let directory = tempfile::tempdir()?;
+        let candidates = [
+            writes(&directory.path().join("with"), slow, CommitDelay::adaptive())?,
+            writes(&directory.path().join("without"), slow, CommitDelay::none())?,
+        ];
+        let rates = runtime.block_on(in_turn(&candidates, slices, time))?;
+        let [with, without] = <[Vec<f64>; 2]>::try_from(rates)
+            .map_err(|_| anyhow!("two candidates have two rates"))?
+            .map(median);
+        let ratio = with / without;
+        report.add(what, format!("{ratio:.2} ×"), &format!("≥ {least} ×"), ratio >= least);
     }
     Ok(())
 }
 
-async fn writes(path: &Path, slow: bool, delay: CommitDelay, time: Duration) -> Result<f64> {
+fn writes(path: &Path, slow: bool, delay: CommitDelay) -> Result<Candidate> {
     let sink = FileSink { file: File::create(path)?, slow };
     let commits = Arc::new(GroupCommit::start(sink, delay)?);
-    let writer = Arc::clone(&commits);
-    let result = rate(CALLERS, time, move |_, _| {
-        let commits = Arc::clone(&writer);
+    Ok(candidate(CALLERS, move |_, _| {
+        let commits = Arc::clone(&commits);
         async move {
             let ticket = commits.enqueue(vec![b'x'; 600]).map_err(|_| closed())?;
             ticket.durable().await.map_err(|why| anyhow!("{why}"))
         }
-    })
-    .await;
-    commits.close();
-    result
+    }))
 }

@@ -14,11 +14,11 @@ use crate::{adaptive, big, embedded, memory};
 /// The engine on the memory and the embedded store.
 #[derive(Args)]
 pub(crate) struct CoreArgs {
-    /// Rounds of each measurement; the median counts.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Seconds that each measurement of a round takes.
-    #[arg(long, default_value_t = 3.0)]
+    /// Slices of each measurement, in turn with the others; the median counts.
+    #[arg(long, default_value_t = 25)]
+    slices: u64,
+    /// Seconds that each slice takes.
+    #[arg(long, default_value_t = 0.5)]
     seconds: f64,
     /// Also fill a store with 10 million records and measure that; takes minutes and 6 GB of disk.
     #[arg(long)]
@@ -43,8 +43,8 @@ pub(crate) fn run(args: &CoreArgs) -> Result<ExitCode> {
     let time = Duration::from_secs_f64(args.seconds);
     if !args.only_big {
         memory::measure(&mut report)?;
-        embedded::measure(&mut report, args.rounds, time)?;
-        adaptive::measure(&mut report, args.rounds.min(3), time.min(Duration::from_secs(2)))?;
+        embedded::measure(&mut report, args.slices, time)?;
+        adaptive::measure(&mut report, args.slices, time)?;
     }
     let section = if args.only_big { "core-big" } else { "core" };
     if args.big || args.only_big {

@@ -12,7 +12,7 @@ use justonce::{
 };
 
 use crate::floor::{Sizes, raw};
-use crate::load::{rate, runtime};
+use crate::load::{Candidate, candidate, in_turn, runtime};
 use crate::report::{Report, median};
 use crate::sqlite::sqlite;
 
@@ -23,39 +23,30 @@ const OUTCOME_BYTES: usize = 500;
 /// How many operations the duplicates are of.
 const DUPLICATE_KEYS: u64 = 10_000;
 
-/// One round of everything, so that all see the same mood of the machine.
-#[derive(Debug, Default)]
-struct Rounds {
-    to_raw: Vec<f64>,
-    to_sqlite: Vec<f64>,
-    rerun_to_hold: Vec<f64>,
-    duplicates: Vec<f64>,
-}
-
-pub(crate) fn measure(report: &mut Report, rounds: usize, time: Duration) -> Result<()> {
+pub(crate) fn measure(report: &mut Report, slices: u64, time: Duration) -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = |name: &str| directory.path().join(name);
     let runtime = runtime()?;
-    let mut all = Rounds::default();
-    for round in 1..=rounds {
-        runtime.block_on(one_round(round, time, &mut all))?;
-    }
-    let ratio = |value: f64| format!("{value:.2} ×");
-    let raw = median(all.to_raw);
-    report.add(
-        "engine on embedded, `hold`, 32 callers, to the raw engine with the same bytes",
-        ratio(raw),
-        "≥ 0.85 ×",
-        raw >= 0.85,
+    let rates = runtime.block_on(async {
+        let sizes = sizes(&path("sizes")).await?;
+        println!("  an operation under `hold` writes {sizes:?} bytes");
+        std::fs::create_dir(path("sqlite"))?;
+        let candidates = [
+            operations(&path("hold"), OnLapsed::Hold)?,
+            raw(&path("raw"), CALLERS, sizes)?,
+            operations(&path("rerun"), OnLapsed::Rerun)?,
+            sqlite(&path("sqlite"), CALLERS, sizes)?,
+            duplicates(&path("duplicates")).await?,
+        ];
+        in_turn(&candidates, slices, time).await
+    })?;
+    let [hold, raw, rerun, sqlite, duplicates] = <[Vec<f64>; 5]>::try_from(rates)
+        .map_err(|_| anyhow::anyhow!("five candidates have five rates"))?
+        .map(median);
+    println!(
+        "  medians: hold {hold:.0}/s, raw {raw:.0}/s, rerun {rerun:.0}/s, SQLite {sqlite:.0}/s"
     );
-    let sqlite = median(all.to_sqlite);
-    report.add(
-        "the same, to SQLite (WAL, synchronous=FULL, batched)",
-        ratio(sqlite),
-        "≥ 2 ×",
-        sqlite >= 2.0,
-    );
-    let rerun = median(all.rerun_to_hold);
-    report.add("`rerun` to `hold`", ratio(rerun), "≥ 1.5 ×", rerun >= 1.5);
-    let duplicates = median(all.duplicates);
+    ratios(report, hold, raw, rerun, sqlite);
     report.add(
         "duplicates on embedded, both cores",
         format!("{:.0} k/s", duplicates / 1000.0),
@@ -65,25 +56,14 @@ pub(crate) fn measure(report: &mut Report, rounds: usize, time: Duration) -> Res
     Ok(())
 }
 
-async fn one_round(round: usize, time: Duration, all: &mut Rounds) -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let path = |name: &str| directory.path().join(name);
-    let sizes = sizes(&path("sizes")).await?;
-    std::fs::create_dir(path("sqlite"))?;
-    let hold = operations(&path("hold"), OnLapsed::Hold, time).await?;
-    let floor = raw(&path("raw"), CALLERS, time, sizes).await?;
-    let rerun = operations(&path("rerun"), OnLapsed::Rerun, time).await?;
-    let peer = sqlite(&path("sqlite"), CALLERS, time, sizes).await?;
-    let duplicates = duplicates(&path("duplicates"), time).await?;
-    println!(
-        "  round {round}: hold {hold:.0}/s, rerun {rerun:.0}/s, raw {floor:.0}/s, \
-         SQLite {peer:.0}/s, duplicates {duplicates:.0}/s (bytes: {sizes:?})"
-    );
-    all.to_raw.push(hold / floor);
-    all.to_sqlite.push(hold / peer);
-    all.rerun_to_hold.push(rerun / hold);
-    all.duplicates.push(duplicates);
-    Ok(())
+fn ratios(report: &mut Report, hold: f64, raw: f64, rerun: f64, sqlite: f64) {
+    for (what, ratio, least) in [
+        ("engine on embedded, `hold`, to the raw engine with the same bytes", hold / raw, 0.85),
+        ("the same, to SQLite (WAL, synchronous=FULL, batched)", hold / sqlite, 2.0),
+        ("`rerun` to `hold`", rerun / hold, 1.5),
+    ] {
+        report.add(what, format!("{ratio:.2} ×"), &format!("≥ {least} ×"), ratio >= least);
+    }
 }
 
 fn scope() -> Result<Scope> {
@@ -112,12 +92,12 @@ async fn sizes(path: &Path) -> Result<Sizes> {
     Ok(Sizes { claim: claimed, outcome: completed })
 }
 
-/// First-time operations per second.
-async fn operations(path: &Path, on_lapsed: OnLapsed, time: Duration) -> Result<f64> {
+/// First-time operations.
+fn operations(path: &Path, on_lapsed: OnLapsed) -> Result<Candidate> {
     let engine = Engine::new(EmbeddedStore::open(path)?);
     let (scope, policy) = (scope()?, policy(on_lapsed)?);
     let outcome = Outcome::bytes(vec![b'x'; OUTCOME_BYTES]);
-    rate(CALLERS, time, move |caller, number| {
+    Ok(candidate(CALLERS, move |caller, number| {
         let (engine, scope) = (engine.clone(), scope.clone());
         let (policy, outcome) = (Arc::clone(&policy), outcome.clone());
         async move {
@@ -127,12 +107,11 @@ async fn operations(path: &Path, on_lapsed: OnLapsed, time: Duration) -> Result<
             ensure!(matches!(ran, Ran::Executed(_)), "it must execute");
             Ok(())
         }
-    })
-    .await
+    }))
 }
 
-/// Duplicates per second.
-async fn duplicates(path: &Path, time: Duration) -> Result<f64> {
+/// Duplicates.
+async fn duplicates(path: &Path) -> Result<Candidate> {
     let engine = Engine::new(EmbeddedStore::open(path)?);
     let scope = scope()?;
     let operations: Arc<Vec<Operation>> = Arc::new(
@@ -151,7 +130,7 @@ async fn duplicates(path: &Path, time: Duration) -> Result<f64> {
     for done in fill {
         done.await?;
     }
-    rate(CALLERS, time, move |caller, number| {
+    Ok(candidate(CALLERS, move |caller, number| {
         let (engine, operations) = (engine.clone(), Arc::clone(&operations));
         async move {
             let at = usize::try_from((caller * 7919 + number) % DUPLICATE_KEYS)?;
@@ -161,6 +140,5 @@ async fn duplicates(path: &Path, time: Duration) -> Result<f64> {
             }
             Ok(())
         }
-    })
-    .await
+    }))
 }

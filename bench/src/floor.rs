@@ -2,14 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use justonce::embedded::commit::{GroupCommit, Sink};
 use justonce::{CommitDelay, Key, RecordId, Scope};
 
-use crate::load::rate;
+use crate::load::{Candidate, candidate};
 
 /// The bytes that one operation writes.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +34,8 @@ impl Sink<Put> for RawSink {
     }
 }
 
-/// Operations per second: two durable puts each, one after the other.
-pub(crate) async fn raw(
-    directory: &Path,
-    callers: u64,
-    time: Duration,
-    sizes: Sizes,
-) -> Result<f64> {
+/// Two durable puts an operation, one after the other.
+pub(crate) fn raw(directory: &Path, callers: u64, sizes: Sizes) -> Result<Candidate> {
     let database = Database::builder(directory)
         .max_journaling_size(64 * 1024 * 1024)
         .manual_journal_persist(true)
@@ -49,9 +43,8 @@ pub(crate) async fn raw(
     let records = database.keyspace("records", KeyspaceCreateOptions::default)?;
     let sink = RawSink { database, records };
     let commits = Arc::new(GroupCommit::start(sink, CommitDelay::adaptive())?);
-    let writer = Arc::clone(&commits);
-    let result = rate(callers, time, move |caller, number| {
-        let commits = Arc::clone(&writer);
+    Ok(candidate(callers, move |caller, number| {
+        let commits = Arc::clone(&commits);
         async move {
             let key = Key::client(format!("order-{caller}-{number}"))?;
             let id = *RecordId::of(&Scope::global(), &key).as_bytes();
@@ -61,10 +54,7 @@ pub(crate) async fn raw(
             }
             Ok(())
         }
-    })
-    .await;
-    commits.close();
-    result
+    }))
 }
 
 pub(crate) fn closed() -> anyhow::Error {

@@ -1,5 +1,6 @@
 //! Many callers at once.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,46 @@ use crate::machine::now;
 /// A runtime on both cores.
 pub(crate) fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+/// How many calls of different slices are apart, so that no two get the same number.
+const SLICE_NUMBERS: u64 = 1 << 32;
+
+/// One thing to measure, in slices: it gets the number of the slice and its time, and says how
+/// many calls a second there were.
+pub(crate) type Candidate = Box<dyn Fn(u64, Duration) -> BoxedRate>;
+type BoxedRate = Pin<Box<dyn Future<Output = Result<f64>>>>;
+
+/// Makes a candidate of a call that gets the caller's number and the number of the call.
+pub(crate) fn candidate<C, F>(callers: u64, call: C) -> Candidate
+where
+    C: Fn(u64, u64) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    Box::new(move |slice, time| {
+        let call = call.clone();
+        let first = slice * SLICE_NUMBERS;
+        Box::pin(rate(callers, time, move |caller, number| call(caller, first + number)))
+    })
+}
+
+/// The rates of all candidates, slice by slice in turn, so that all meet the same moods of the
+/// machine. The first slice of each only warms up.
+pub(crate) async fn in_turn(
+    candidates: &[Candidate],
+    slices: u64,
+    time: Duration,
+) -> Result<Vec<Vec<f64>>> {
+    let mut rates = vec![Vec::new(); candidates.len()];
+    for slice in 0..=slices {
+        for (candidate, rates) in candidates.iter().zip(&mut rates) {
+            let rate = candidate(slice, time).await?;
+            if slice > 0 {
+                rates.push(rate);
+            }
+        }
+    }
+    Ok(rates)
 }
 
 /// Calls per second of `callers` tasks that each call in a row for `time`. The call gets the

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use justonce::embedded::commit::{GroupCommit, Sink};
@@ -11,7 +10,7 @@ use justonce::{CommitDelay, Key, RecordId, Scope};
 use rusqlite::Connection;
 
 use crate::floor::{Sizes, closed};
-use crate::load::rate;
+use crate::load::{Candidate, candidate};
 
 enum Write {
     Claim([u8; 32], Vec<u8>),
@@ -48,13 +47,8 @@ impl Sink<Write> for SqliteSink {
     }
 }
 
-/// Operations per second: a claim and an outcome each, one after the other.
-pub(crate) async fn sqlite(
-    directory: &Path,
-    callers: u64,
-    time: Duration,
-    sizes: Sizes,
-) -> Result<f64> {
+/// A claim and an outcome an operation, one after the other.
+pub(crate) fn sqlite(directory: &Path, callers: u64, sizes: Sizes) -> Result<Candidate> {
     let connection = Connection::open(directory.join("peer.sqlite"))?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
@@ -62,10 +56,9 @@ pub(crate) async fn sqlite(
         "CREATE TABLE records (id BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
         (),
     )?;
-    let commits = Arc::new(GroupCommit::start(SqliteSink { connection }, CommitDelay::adaptive())?);
-    let writer = Arc::clone(&commits);
-    let result = rate(callers, time, move |caller, number| {
-        let commits = Arc::clone(&writer);
+    let commits = Arc::new(GroupCommit::start(SqliteSink { connection }, CommitDelay::none())?);
+    Ok(candidate(callers, move |caller, number| {
+        let commits = Arc::clone(&commits);
         async move {
             let key = Key::client(format!("order-{caller}-{number}"))?;
             let id = *RecordId::of(&Scope::global(), &key).as_bytes();
@@ -76,8 +69,5 @@ pub(crate) async fn sqlite(
             let ticket = commits.enqueue(outcome).map_err(|_| closed())?;
             ticket.durable().await.map_err(|why| anyhow!("{why}"))
         }
-    })
-    .await;
-    commits.close();
-    result
+    }))
 }

@@ -223,12 +223,15 @@ impl<T> Shared<T> {
 
 /// The writer thread.
 fn write_all<T>(shared: &Shared<T>, mut sink: impl Sink<T>, mut delay: CommitDelay) {
+    let mut last = now();
     while let Some((mut batch, ticket)) = shared.next_batch(&delay) {
         let size = batch.len();
         let start = now();
         match sink.commit(&mut batch) {
             Ok(()) => {
-                delay.observe(size, now().duration_since(start));
+                let end = now();
+                delay.observe(size, end.duration_since(start), end.duration_since(last));
+                last = end;
                 ticket.tell(Ok(()));
                 sink.committed(batch);
             }

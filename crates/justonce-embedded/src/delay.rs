@@ -1,68 +1,167 @@
-//! The adaptive commit delay: on slow disks it pays to wait a moment for the callers of the last
-//! batch to come back, so that all share the next sync. On fast disks it does not, and there is
-//! no wait.
+//! The adaptive commit delay.
+//!
+//! Callers that commit one after the other fall into two halves: while one half is synced, the
+//! other gathers. On a slow disk it pays to wait a moment for all of them, so that they share one
+//! sync; on a fast one the wait costs more than it saves. Which of the two it is depends on the
+//! disk, the callers and the load, so the delay finds out by trying: a few batches without, a few
+//! with, then it stays with what brought more, and tries again after a while.
 
 use std::time::Duration;
 
-/// Syncs faster than this are never waited for: the wait would cost more than it saves.
-const FAST_SYNC: Duration = Duration::from_micros(700);
+/// How many batches a trial has.
+const TRIAL_BATCHES: u32 = 32;
+/// How many batches of a phase do not count yet.
+const SETTLING_BATCHES: u32 = 8;
+/// How many batches the better way is kept before the next trial.
+const KEPT_BATCHES: u32 = 1024;
+/// Waiting must bring at least this much more, or it is left.
+const WORTH_IT: f64 = 1.1;
 /// At most this part of a sync's time is waited.
-const WAIT_DIVISOR: u32 = 4;
+const WAIT_DIVISOR: u32 = 2;
 /// The longest wait.
 const MAX_WAIT: Duration = Duration::from_millis(2);
-/// The weight of the past in the running averages: 7 of 8 parts.
+/// The weight of the past in the running average of syncs: 7 of 8 parts.
 const SMOOTHING: u32 = 8;
-/// Every how many batches to look whether there are more callers than thought.
-const LOOK_EVERY: u32 = 16;
 
 /// Decides how long the writer waits for more before it commits.
 #[derive(Clone, Debug)]
 pub struct CommitDelay {
-    enabled: bool,
+    phase: Phase,
     sync: Duration,
     last_batch: usize,
-    /// How many callers there seem to be: the largest batch, or sum of two batches in a row,
-    /// decaying.
+    /// How many callers there seem to be.
     cohort: usize,
-    observed: u32,
+    /// How many batches of this phase were seen.
+    seen: u32,
+    window: Window,
+    without: Window,
+}
+
+/// What is being tried or kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Off,
+    TryWithout,
+    TryWith,
+    Without,
+    With,
+}
+
+/// What a phase has brought so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    batches: u32,
+    items: usize,
+    time: Duration,
+    syncs: Duration,
+}
+
+impl Window {
+    /// Items a second, if every sync took this long: disks have moods, and two trials that meet
+    /// different ones must still be comparable.
+    fn rate(&self, sync: Duration) -> f64 {
+        let between = self.time.saturating_sub(self.syncs);
+        let time = between + sync * self.batches;
+        self.items as f64 / time.as_secs_f64().max(f64::MIN_POSITIVE)
+    }
+
+    fn mean_sync(&self) -> Duration {
+        self.syncs / self.batches.max(1)
+    }
+
+    /// Whether this is worth the wait that the other did without.
+    fn beats(&self, other: &Self) -> bool {
+        let sync = (self.mean_sync() + other.mean_sync()) / 2;
+        self.rate(sync) > other.rate(sync) * WORTH_IT
+    }
 }
 
 impl CommitDelay {
-    /// A delay that adapts to the disk.
+    /// A delay that adapts to the disk and the callers.
     #[must_use]
-    pub const fn adaptive() -> Self {
-        Self { enabled: true, sync: Duration::ZERO, last_batch: 0, cohort: 0, observed: 0 }
+    pub fn adaptive() -> Self {
+        Self::starting(Phase::TryWithout)
     }
 
     /// No delay.
     #[must_use]
-    pub const fn none() -> Self {
-        Self { enabled: false, sync: Duration::ZERO, last_batch: 0, cohort: 0, observed: 0 }
+    pub fn none() -> Self {
+        Self::starting(Phase::Off)
     }
 
-    /// Learns from a batch.
-    pub fn observe(&mut self, batch: usize, sync: Duration) {
+    fn starting(phase: Phase) -> Self {
+        Self {
+            phase,
+            sync: Duration::ZERO,
+            last_batch: 0,
+            cohort: 0,
+            seen: 0,
+            window: Window::default(),
+            without: Window::default(),
+        }
+    }
+
+    /// Learns from a batch: its size, how long its sync took, and how long it was since the batch
+    /// before it was done.
+    pub fn observe(&mut self, batch: usize, sync: Duration, since_last: Duration) {
         self.sync = (self.sync * (SMOOTHING - 1) + sync) / SMOOTHING;
-        self.observed = self.observed.wrapping_add(1);
-        // Without waiting, the callers fall into two halves that take turns. Once there is
-        // waiting, a look now and then tells whether there are more of them by now.
-        let halves = !self.waits() || self.observed.is_multiple_of(LOOK_EVERY);
-        let seen = if halves { batch + self.last_batch } else { batch.max(self.last_batch) };
-        self.cohort = seen.max(self.cohort - self.cohort.div_ceil(16));
-        self.last_batch = batch;
+        self.estimate_cohort(batch);
+        self.seen += 1;
+        // The first batches of a phase are still shaped by the one before, and a pause in which
+        // nobody came says nothing about the delay.
+        let paused = since_last > sync + self.sync * 2 + MAX_WAIT;
+        if self.seen > SETTLING_BATCHES && !paused {
+            self.window.batches += 1;
+            self.window.items += batch;
+            self.window.time += since_last;
+            self.window.syncs += sync;
+        }
+        let tried = self.window.batches >= TRIAL_BATCHES;
+        let next = match self.phase {
+            Phase::TryWithout if tried => {
+                self.without = self.window;
+                Phase::TryWith
+            }
+            Phase::TryWith if tried => {
+                if self.window.beats(&self.without) {
+                    Phase::With
+                } else {
+                    Phase::Without
+                }
+            }
+            Phase::With | Phase::Without if self.seen >= KEPT_BATCHES => {
+                self.cohort = 0;
+                self.last_batch = 0;
+                Phase::TryWithout
+            }
+            _ => return,
+        };
+        self.phase = next;
+        self.seen = 0;
+        self.window = Window::default();
+    }
+
+    /// Without waiting, two batches in a row hold all callers, and a few of them twice. With
+    /// waiting, a batch that did not come together tells that there are fewer.
+    fn estimate_cohort(&mut self, batch: usize) {
+        match self.phase {
+            Phase::TryWithout if self.seen > 0 => {
+                self.cohort = self.cohort.max(batch + self.last_batch);
+                self.last_batch = batch;
+            }
+            Phase::TryWith | Phase::With if batch < self.cohort => {
+                self.cohort -= (self.cohort - batch).div_ceil(2);
+            }
+            _ => {}
+        }
     }
 
     /// How many items to wait for and how long, if that pays with `waiting` items there already.
     #[must_use]
     pub fn worth_waiting(&self, waiting: usize) -> Option<(usize, Duration)> {
-        if !self.waits() || waiting >= self.cohort {
-            return None;
-        }
-        Some((self.cohort, (self.sync / WAIT_DIVISOR).min(MAX_WAIT)))
-    }
-
-    fn waits(&self) -> bool {
-        self.enabled && self.sync >= FAST_SYNC
+        let waits = matches!(self.phase, Phase::TryWith | Phase::With);
+        (waits && waiting < self.cohort)
+            .then(|| (self.cohort, (self.sync / WAIT_DIVISOR).min(MAX_WAIT)))
     }
 }
 
@@ -70,54 +169,65 @@ impl CommitDelay {
 mod tests {
     use super::*;
 
-    fn after(batches: &[usize], sync: Duration) -> CommitDelay {
-        let mut delay = CommitDelay::adaptive();
-        for _ in 0..50 {
-            for batch in batches {
-                delay.observe(*batch, sync);
+    /// Callers in two halves that take turns, on a disk with this sync: when the writer waits,
+    /// all share one sync, after the turnaround.
+    fn run(delay: &mut CommitDelay, half: usize, sync: Duration, turnaround: Duration) -> u32 {
+        let mut waited = 0;
+        for _ in 0..10_000 {
+            match delay.worth_waiting(half) {
+                Some((enough, wait)) if wait >= turnaround => {
+                    waited += 1;
+                    delay.observe(enough.min(2 * half), sync, sync + turnaround);
+                }
+                Some((_, wait)) => {
+                    waited += 1;
+                    delay.observe(half, sync, sync + wait);
+                }
+                None => delay.observe(half, sync, sync),
             }
         }
-        delay
+        waited
     }
 
     #[test]
-    fn a_fast_disk_is_never_waited_for() {
-        let delay = after(&[16, 16], Duration::from_micros(200));
-        assert_eq!(delay.worth_waiting(1), None);
+    fn on_a_slow_disk_two_halves_become_one() {
+        let mut delay = CommitDelay::adaptive();
+        let waited = run(&mut delay, 16, Duration::from_millis(4), Duration::from_micros(200));
+        assert!(waited > 9_000, "{waited}");
+        assert_eq!(delay.cohort, 32);
     }
 
     #[test]
-    fn on_a_slow_disk_two_half_cohorts_become_one() {
-        let delay = after(&[16, 16], Duration::from_millis(4));
-        let (enough, wait) = delay.worth_waiting(16).unwrap();
-        assert!(enough > 16, "{enough}");
-        assert!(wait <= MAX_WAIT);
-        assert_eq!(delay.worth_waiting(enough), None);
+    fn a_fast_disk_is_hardly_waited_for() {
+        let mut delay = CommitDelay::adaptive();
+        let waited = run(&mut delay, 16, Duration::from_micros(100), Duration::from_micros(200));
+        assert!(waited < 400, "{waited}");
     }
 
     #[test]
     fn a_lone_caller_hardly_ever_waits() {
-        let mut delay = after(&[1], Duration::from_millis(4));
-        let waits = (0..160)
-            .filter(|_| {
-                delay.observe(1, Duration::from_millis(4));
-                delay.worth_waiting(1).is_some()
-            })
-            .count();
-        assert!(waits <= 10, "{waits} of 160");
+        let mut delay = CommitDelay::adaptive();
+        let sync = Duration::from_millis(4);
+        let mut waited = 0;
+        for _ in 0..10_000 {
+            let wait = delay.worth_waiting(1).map_or(Duration::ZERO, |(_, wait)| wait);
+            waited += u32::from(!wait.is_zero());
+            delay.observe(1, sync, sync + wait);
+        }
+        assert!(waited < 400, "{waited}");
     }
 
     #[test]
     fn more_callers_are_noticed() {
-        let mut delay = after(&[16, 16], Duration::from_millis(4));
-        (0..64).for_each(|_| delay.observe(40, Duration::from_millis(4)));
-        assert!(delay.worth_waiting(40).is_some());
+        let mut delay = CommitDelay::adaptive();
+        run(&mut delay, 16, Duration::from_millis(4), Duration::from_micros(200));
+        run(&mut delay, 64, Duration::from_millis(4), Duration::from_micros(200));
+        assert_eq!(delay.cohort, 128);
     }
 
     #[test]
     fn it_can_be_turned_off() {
         let mut delay = CommitDelay::none();
-        delay.observe(16, Duration::from_secs(1));
-        assert_eq!(delay.worth_waiting(1), None);
+        assert_eq!(run(&mut delay, 16, Duration::from_millis(4), Duration::from_micros(200)), 0);
     }
 }

@@ -25,6 +25,7 @@ mod held;
 mod ran;
 mod reaper;
 mod renewal;
+mod resolve;
 mod run;
 mod settle;
 mod wait;

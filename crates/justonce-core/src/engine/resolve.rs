@@ -1,0 +1,31 @@
+//! Unknown outcomes, resolved by somebody who knows.
+
+use super::begin::unexpected;
+use super::builder::Engine;
+use super::held::Settlement;
+use crate::claim::Fence;
+use crate::error::StoreResult;
+use crate::record::RecordId;
+use crate::step::{Action, Answer, Resolve, Step};
+
+impl Engine {
+    /// Says what became of an unknown operation. The fence is the one that the unknown answer
+    /// named: a resolution never meets a later claim by accident.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails. The call may be repeated.
+    pub async fn resolve(
+        &self,
+        id: RecordId,
+        fence: Fence,
+        resolve: Resolve,
+    ) -> StoreResult<Settlement> {
+        let step = Step::new(id, Action::Resolve(fence, Box::new(resolve)));
+        match self.inner.store.apply(&step).await? {
+            Answer::Applied => Ok(Settlement::Stored),
+            Answer::Lost(lost) => Ok(Settlement::Lost(lost)),
+            other => Err(unexpected(&step.action, &other)),
+        }
+    }
+}
