@@ -29,14 +29,15 @@ macro_rules! worlds {
 }
 
 worlds! {
-    the_rules_keep_the_promise_of_hold: hold, 300_000,
-    the_rules_keep_the_promise_of_hold_among_three_workers: hold_among_three, 200_000,
-    the_rules_keep_the_promise_of_hold_when_failures_are_retried: hold_and_retry, 80_000,
-    the_rules_keep_the_promise_of_rerun: rerun, 300_000,
-    the_rules_keep_the_promise_of_rerun_with_checkpoints: rerun_and_save, 30_000,
-    the_rules_keep_the_promise_of_resume: resume, 120_000,
-    the_rules_keep_the_promise_of_resume_with_back_off_and_a_limit: retry, 200_000,
-    the_rules_keep_the_promise_of_tombstones: tombstone, 200_000,
+    the_rules_keep_the_promise_of_hold: hold, 450_000,
+    the_rules_keep_the_promise_of_hold_among_three_workers: hold_among_three, 300_000,
+    the_rules_keep_the_promise_of_hold_when_failures_are_retried: hold_and_retry, 110_000,
+    the_rules_keep_the_promise_of_rerun: rerun, 350_000,
+    the_rules_keep_the_promise_of_rerun_with_checkpoints: rerun_and_save, 35_000,
+    the_rules_keep_the_promise_of_resume: resume, 280_000,
+    the_rules_keep_the_promise_of_resume_again_and_again: resume_again, 200_000,
+    the_rules_keep_the_promise_of_resume_with_back_off_and_a_limit: retry, 400_000,
+    the_rules_keep_the_promise_of_tombstones: tombstone, 280_000,
 }
 
 /// Explores a mutant's world until the law that must catch it is broken.
@@ -74,7 +75,6 @@ mutants! {
     mutant_fences_start_again_is_caught: "fences_start_again",
     mutant_takeover_is_no_attempt_is_caught: "takeover_is_no_attempt",
     mutant_attempts_have_no_limit_is_caught: "attempts_have_no_limit",
-    mutant_takeover_loses_the_checkpoint_is_caught: "takeover_loses_the_checkpoint",
     mutant_rerun_gets_the_checkpoint_is_caught: "rerun_gets_the_checkpoint",
     mutant_repeated_begin_claims_anew_is_caught: "repeated_begin_claims_anew",
     mutant_repeated_begin_is_a_duplicate_is_caught: "repeated_begin_is_a_duplicate",
@@ -108,6 +108,20 @@ mutants! {
     mutant_sweep_holds_a_live_claim_is_caught: "sweep_holds_a_live_claim",
     mutant_back_off_never_ends_is_caught: "back_off_never_ends",
     mutant_back_off_is_over_at_once_is_caught: "back_off_is_over_at_once",
+    mutant_sweep_holds_as_of_now_is_caught: "sweep_holds_as_of_now",
+    mutant_renewal_revives_a_held_claim_is_caught: "renewal_revives_a_held_claim",
+    mutant_passing_failure_says_it_is_permanent_is_caught: "passing_failure_says_it_is_permanent",
+    mutant_takeover_loses_the_checkpoint_is_caught: "takeover_loses_the_checkpoint",
+    mutant_takeover_keeps_the_number_is_caught: "takeover_keeps_the_number",
+    mutant_checkpoint_ignores_its_number_is_caught: "checkpoint_ignores_its_number",
+    mutant_checkpoint_need_not_be_durable_is_caught: "checkpoint_need_not_be_durable",
+    mutant_checkpoint_is_told_and_not_stored_is_caught: "checkpoint_is_told_and_not_stored",
+    mutant_release_forgets_earlier_attempts_is_caught: "release_forgets_earlier_attempts",
+    mutant_release_forgets_the_checkpoint_is_caught: "release_forgets_the_checkpoint",
+    mutant_released_attempt_counts_is_caught: "released_attempt_counts",
+    mutant_given_back_is_claimed_from_the_start_is_caught: "given_back_is_claimed_from_the_start",
+    mutant_resolution_keeps_the_checkpoint_is_caught: "resolution_keeps_the_checkpoint",
+    mutant_resolution_leaves_no_trace_is_caught: "resolution_leaves_no_trace",
 }
 
 #[test]

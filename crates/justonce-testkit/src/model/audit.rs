@@ -2,19 +2,23 @@
 //! after and what was answered, and knows nothing of how the rules came to it.
 
 use justonce_core::{
-    Action, AfterRetention, Answer, Begin, Change, Claimed, Entry, Existing, Failed, Fence,
-    OnFailure, OnLapsed, Record, State, Timestamp,
+    Action, Answer, Begin, Change, Claimed, Entry, Existing, Failed, FailureKind, Fence, Lost,
+    Note, NoteKind, OnFailure, OnLapsed, Record, State, Timestamp, Token,
 };
 
 use super::laws::Law;
 use super::protocol::{Protocol, after as apply};
-use super::world::{Book, Broken, Ended, World, end_of};
+use super::world::{Broken, Ended, Point, Request, World, end_of};
+
+/// A token that no worker of the model ever has.
+const NEXT: Token = Token(3000);
 
 /// One step as the auditor sees it.
 struct Seen<'a> {
     world: &'a World,
     action: &'a Action,
     answer: &'a Answer,
+    note: Option<&'a Note>,
     before: Option<&'a Entry>,
     after: Option<&'a Entry>,
     now: Timestamp,
@@ -23,6 +27,11 @@ struct Seen<'a> {
 impl Seen<'_> {
     fn unchanged(&self) -> bool {
         self.before == self.after
+    }
+
+    /// Whether it was this step that did it, and not an earlier try of the same.
+    fn applied(&self) -> bool {
+        *self.answer == Answer::Applied && !self.unchanged()
     }
 
     fn claimed(&self) -> Option<&Claimed> {
@@ -43,13 +52,13 @@ impl Protocol {
         &self,
         world: &World,
         action: &Action,
-        answer: &Answer,
+        (answer, note): (&Answer, Option<&Note>),
         after: Option<&Entry>,
     ) -> Broken {
-        let seen =
-            Seen { world, action, answer, before: world.entry.as_ref(), after, now: world.now };
+        let (before, now) = (world.entry.as_ref(), world.now);
+        let seen = Seen { world, action, answer, note, before, after, now };
         let mut broken = world.book.broken;
-        answers(&seen, &mut broken);
+        broken.note(Law::Answers, self.answers(&seen));
         match action {
             Action::Begin(begin) => self.begins(&seen, begin, &mut broken),
             Action::Sweep | Action::Peek(_) => {}
@@ -59,6 +68,7 @@ impl Protocol {
             unasked(&seen, &mut broken);
         }
         self.times(&seen, &mut broken);
+        holds(&seen, &mut broken);
         let fresh = world.book.issued.next().next();
         let again = (self.rules)(after, action, world.now, fresh);
         let same = again.change == Change::Keep || apply(None, again.change).as_ref() == after;
@@ -78,23 +88,61 @@ impl Protocol {
         let Some(record) = seen.world.living() else {
             return;
         };
-        let free = self.setup.policy.on_lapsed() != OnLapsed::Hold && !self.is_last(record);
-        match (&record.state, seen.action) {
-            (State::InProgress(claim), Action::Resolve(..)) => {
-                let unknown = !free && seen.now >= claim.lease_until;
+        let holds = self.setup.policy.on_lapsed() == OnLapsed::Hold || self.is_last(record);
+        let unknown = match &record.state {
+            State::Unknown(_) => true,
+            State::InProgress(claim) => holds && seen.now >= claim.lease_until,
+            State::Completed(_) | State::Failed(_) => return,
+        };
+        match seen.action {
+            Action::Resolve(..) => {
                 broken.note(Law::OnlyUnknown, unknown || seen.unchanged());
+                broken.note(Law::OwnerSettles, !unknown || *seen.answer == Answer::Applied);
+                let traced = matches!(seen.note, Some(Note { kind: NoteKind::Resolved(..), .. }));
+                let traced = traced && seen.after.is_some();
+                broken.note(Law::Trace, traced || *seen.answer != Answer::Applied);
             }
-            (State::InProgress(_), Action::Renew(_) | Action::Checkpoint(..)) => {
+            Action::Renew(_) | Action::Checkpoint(..) if unknown => {
+                broken.note(Law::Held, *seen.answer == Answer::Lost(Lost::Held));
+            }
+            Action::Renew(_) | Action::Checkpoint(..) => {
                 broken.note(Law::OwnerSettles, !matches!(seen.answer, Answer::Lost(_)));
+                let stored = self.stored_point(seen.after);
+                broken.note(Law::LateCheckpoint, stored >= seen.world.book.point);
             }
-            (State::Unknown(_), Action::Renew(_) | Action::Checkpoint(..)) => {
-                broken.note(Law::Answers, seen.unchanged());
-            }
-            (State::InProgress(_) | State::Unknown(_), _) => {
-                broken.note(Law::OwnerSettles, *seen.answer == Answer::Applied);
-            }
-            _ => {}
+            _ => broken.note(Law::OwnerSettles, *seen.answer == Answer::Applied),
         }
+        if self.gives_back(seen.action) && seen.applied() {
+            self.given_back(seen, broken);
+        }
+    }
+
+    /// What was given back is there for the next begin. Only whoever says that nothing happened
+    /// at all says so of the claims before, too.
+    fn given_back(&self, seen: &Seen<'_>, broken: &mut Broken) {
+        let book = &seen.world.book;
+        let point = match seen.action {
+            Action::Resolve(..) => Point::Start,
+            _ if book.attempts <= 1 => Point::Start,
+            _ => self.due(book),
+        };
+        let next = self.action(Request::Begin(NEXT));
+        let next = (self.rules)(seen.after, &next, seen.now, book.issued.next());
+        let kept = match &next.answer {
+            Answer::Claimed(claimed) => {
+                let same = self.setup.point(claimed.checkpoint.as_ref()) == point;
+                same && claimed.attempt == book.attempts
+            }
+            _ => false,
+        };
+        broken.note(Law::GivenBack, kept);
+    }
+
+    fn stored_point(&self, entry: Option<&Entry>) -> Point {
+        self.setup.point(match entry.and_then(Entry::record).map(|record| &record.state) {
+            Some(State::InProgress(claim)) => claim.checkpoint.as_ref(),
+            _ => None,
+        })
     }
 
     fn begins(&self, seen: &Seen<'_>, begin: &Begin, broken: &mut Broken) {
@@ -118,7 +166,7 @@ impl Protocol {
         let peek = (self.rules)(seen.before, &peek, seen.now, Fence::NONE);
         let agrees = match &peek.answer {
             Answer::Claimable => seen.claimed().is_some(),
-            other => other.name() == seen.answer.name(),
+            other => other == seen.answer,
         };
         broken.note(Law::Peek, agrees && peek.change == Change::Keep);
     }
@@ -126,16 +174,17 @@ impl Protocol {
     /// A claim that was not there before.
     fn claims(&self, seen: &Seen<'_>, claimed: &Claimed, broken: &mut Broken) {
         let living = seen.world.living();
-        let attempt = living.map_or(0, |record| record.attempt) + 1;
+        let book = &seen.world.book;
+        let attempt = living.map_or(0, |_| book.attempts) + 1;
         let counted = seen.after.and_then(Entry::record).map(|record| record.attempt);
         let within = self.setup.policy.max_attempts();
         let within = within.is_none_or(|max| attempt <= max.get());
         broken
             .note(Law::Attempts, claimed.attempt == attempt && counted == Some(attempt) && within);
-        let resumes = self.setup.policy.on_lapsed() == OnLapsed::Resume;
-        let due = living.is_some() && resumes && seen.world.book.saved;
-        let due = due.then_some(&self.setup.point);
-        broken.note(Law::HandedOver, claimed.checkpoint.as_ref() == due);
+        let due = living.map_or(Point::Start, |_| self.due(book));
+        // The points of the new claim are numbered anew.
+        let due = self.setup.checkpoint(due).map(|due| due.clone().numbered(0));
+        broken.note(Law::HandedOver, claimed.checkpoint == due);
         match living.map(|record| &record.state) {
             Some(State::Unknown(_)) => broken.note(Law::UnknownStays, false),
             Some(State::InProgress(_)) => {
@@ -181,11 +230,12 @@ impl Protocol {
             }
             Some(State::Failed(Failed::Waiting(waiting))) if !seen.unchanged() => {
                 let pause = waiting.retry_at.since(seen.now);
-                let OnFailure::Retry(back_off) = policy.on_failure() else {
-                    broken.note(Law::BackOff, false);
-                    return;
+                let kept = match policy.on_failure() {
+                    _ if self.gives_back(seen.action) => pause.is_zero(),
+                    OnFailure::Retry(back_off) => pause >= back_off.first / 2,
+                    OnFailure::Replay | OnFailure::Release => false,
                 };
-                broken.note(Law::BackOff, pause >= back_off.first / 2);
+                broken.note(Law::BackOff, kept);
             }
             _ => {}
         }
@@ -196,89 +246,51 @@ impl Protocol {
         max.is_some_and(|max| record.attempt >= max.get())
     }
 
-    /// Until when late arrivals are refused.
-    fn buried_until(&self, ended: &Ended) -> Timestamp {
-        match self.setup.policy.after_retention() {
-            AfterRetention::New => ended.until,
-            AfterRetention::Refuse(life) => ended.until.after(life),
-        }
-    }
-
-    /// Brings the book up to date with a step.
-    pub(super) fn keep_book(
-        &self,
-        world: &mut World,
-        action: &Action,
-        answer: &Answer,
-        after: Option<&Entry>,
-    ) {
-        let now = world.now;
-        let had_record = world.living().is_some();
-        let over = |book: &Book| match &book.ended {
-            Some(ended) => now >= self.buried_until(ended),
-            None => false,
-        };
-        let book = &mut world.book;
-        if over(book) && matches!(answer, Answer::Claimed(_)) {
-            // What was before no longer counts.
-            book.anew = true;
-            book.ended = None;
-            book.effects = 0;
-            book.open_run = None;
-        }
-        match answer {
-            Answer::Claimed(claimed) => {
-                book.issued = book.issued.max(claimed.fence);
-                book.promised = Some((claimed.fence, now.after(claimed.lease)));
-                book.saved &= had_record;
+    /// Whether the answer is what happened.
+    fn answers(&self, seen: &Seen<'_>) -> bool {
+        match (seen.answer, seen.action) {
+            (Answer::Lost(_) | Answer::Capped | Answer::Claimable, _) => seen.unchanged(),
+            (Answer::Existing(Existing::Unknown(_)), _) => {
+                matches!(seen.after_state(), Some(State::Unknown(_)))
             }
-            Answer::Renewed(left) => {
-                book.promised = action.fence().map(|fence| (fence, now.after(*left)));
+            (Answer::Existing(_), _) => seen.unchanged(),
+            (Answer::Applied, Action::Complete(_, outcome)) => end_of(seen.after) == Some(outcome),
+            (Answer::Applied, Action::Fail(_, failure)) => match failure.kind {
+                FailureKind::Permanent => end_of(seen.after) == Some(&failure.outcome),
+                FailureKind::Passing => true,
+            },
+            (Answer::Applied, Action::Release(_)) => {
+                let peek = Action::Peek(self.setup.begin.fingerprint);
+                let free = (self.rules)(seen.after, &peek, seen.now, Fence::NONE);
+                free.answer == Answer::Claimable
             }
-            Answer::Applied if matches!(action, Action::Checkpoint(..)) => book.saved = true,
-            _ => {}
-        }
-        let running = match after.and_then(Entry::record) {
-            Some(Record { fence, state: State::InProgress(_), .. }) => Some(*fence),
-            _ => None,
-        };
-        let given_up = matches!(action, Action::Abandon(..)) && *answer == Answer::Applied;
-        if given_up || book.promised.is_some_and(|(fence, _)| Some(fence) != running) {
-            book.promised = None;
-        }
-        book.saved &= after.is_some();
-        if end_of(world.entry.as_ref()).is_none()
-            && let Some(outcome) = end_of(after)
-        {
-            book.ended = Some(Ended {
-                outcome: outcome.clone(),
-                until: now.after(self.setup.policy.retention()),
-            });
+            (Answer::Applied, Action::Checkpoint(_, saved)) => {
+                self.stored_point(seen.after) >= self.setup.point(Some(saved))
+            }
+            (Answer::Claimed(claimed), Action::Begin(begin)) => {
+                let fence = seen.after.map(Entry::fence) == Some(claimed.fence);
+                let token = match seen.after_state() {
+                    Some(State::InProgress(claim)) => claim.token == begin.token,
+                    _ => false,
+                };
+                fence && token
+            }
+            _ => true,
         }
     }
 }
 
-/// Whether the answer is what happened.
-fn answers(seen: &Seen<'_>, broken: &mut Broken) {
-    let true_to_it = match (seen.answer, seen.action) {
-        (Answer::Lost(_) | Answer::Capped | Answer::Claimable, _) => seen.unchanged(),
-        (Answer::Existing(Existing::Unknown(_)), _) => {
-            matches!(seen.after_state(), Some(State::Unknown(_)))
-        }
-        (Answer::Existing(_), _) => seen.unchanged(),
-        (Answer::Applied, Action::Complete(_, outcome)) => end_of(seen.after) == Some(outcome),
-        (Answer::Applied, Action::Release(_)) => seen.after.is_none(),
-        (Answer::Claimed(claimed), Action::Begin(begin)) => {
-            let fence = seen.after.map(Entry::fence) == Some(claimed.fence);
-            let token = match seen.after_state() {
-                Some(State::InProgress(claim)) => claim.token == begin.token,
-                _ => false,
-            };
-            fence && token
-        }
-        _ => true,
+/// What lapses is held as of the moment it lapsed, also if nobody looked until now.
+fn holds(seen: &Seen<'_>, broken: &mut Broken) {
+    let (Some((_, claim)), Some(Entry::Record(after))) = (seen.world.claim(), seen.after) else {
+        return;
     };
-    broken.note(Law::Answers, true_to_it);
+    if matches!(after.state, State::Unknown(_)) {
+        broken.note(Law::Held, after.changed_at == claim.lease_until.min(seen.now));
+    }
+    if let Answer::Existing(Existing::Unknown(unknown)) = seen.answer {
+        broken.note(Law::Held, unknown.since == after.changed_at);
+    }
 }
 
 /// What steps may do that nobody with a claim has asked for.

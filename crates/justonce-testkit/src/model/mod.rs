@@ -14,6 +14,7 @@
 //! | applied, and the reply is lost | [`Reply::Lost`]: the worker must send it again, or die |
 //! | not applied, and the worker cannot tell | [`Reply::Delayed`], and it never arrives |
 //! | applied twice, or late, or overtaken | [`Reply::Delayed`], then [`Move::Arrive`] at any time |
+//! | a checkpoint comes after the next one | a delayed [`Request::Save`], sent again before |
 //! | the store dies | [`Move::Outage`]: what need not be on disk is forgotten |
 //! | the outcome is unknown | [`Move::Resolve`] by somebody who knows; it never lies |
 //!
@@ -29,6 +30,7 @@
 //! ```
 
 mod audit;
+mod book;
 mod end;
 mod laws;
 mod moves;
@@ -44,4 +46,6 @@ pub use mutants::{MUTANTS, Mutant};
 pub use protocol::{Protocol, Rules};
 pub use setup::{Bounds, Setup, SetupError};
 pub use sights::Sight;
-pub use world::{Book, Broken, Disk, End, Ended, Held, Phase, Ran, Request, Truth, Verdict, World};
+pub use world::{
+    Book, Broken, Disk, End, Ended, Held, Phase, Point, Ran, Request, Truth, Verdict, World,
+};

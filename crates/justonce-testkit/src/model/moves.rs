@@ -4,7 +4,7 @@ use justonce_core::{Entry, OnFailure, OnLapsed, State, Timestamp};
 
 use super::protocol::Protocol;
 use super::setup::TICK;
-use super::world::{Disk, Held, Phase, Ran, Truth, Verdict, World};
+use super::world::{Disk, Held, Phase, Point, Ran, Truth, Verdict, World};
 
 /// One thing that happens. Workers are named by their place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,6 +94,10 @@ impl Protocol {
                     // An owner that is not heard gives up in the end; that may overtake the rest.
                     moves.push(Move::Say(worker, Verdict::Abandon, Reply::Heard));
                 }
+                if verdict == Verdict::FailForNow {
+                    // Or it finds out meanwhile that the failure will not pass.
+                    moves.push(Move::Say(worker, Verdict::FailForGood, Reply::Heard));
+                }
             }
             Phase::Holding(held) => self.moves_of_holder(world, worker, held, moves),
         }
@@ -101,11 +105,12 @@ impl Protocol {
     }
 
     fn moves_of_holder(&self, world: &World, worker: usize, held: Held, moves: &mut Vec<Move>) {
-        if held.ran == Ran::NotYet {
+        let ready = !self.setup.saves || held.point != Point::Start;
+        if held.ran == Ran::NotYet && ready {
             moves.push(Move::Run(worker, Ran::WithEffect));
             // Where no failure is told, a run in vain ends as one that never began.
             let told = self.setup.fails || self.setup.policy.on_lapsed() == OnLapsed::Hold;
-            if told && !held.saved {
+            if told && held.point != Point::Paid {
                 moves.push(Move::Run(worker, Ran::InVain));
             }
         }
@@ -114,24 +119,27 @@ impl Protocol {
             let replies = replies(world).filter(|reply| *reply != Reply::Lost);
             moves.extend(replies.map(|reply| Move::Renew(worker, reply)));
         }
-        if self.setup.saves && held.ran == Ran::WithEffect && !held.saved {
+        let unsaved = held.ran == Ran::WithEffect && held.point != Point::Paid;
+        if self.setup.saves && (unsaved || !ready) {
             moves.extend(replies(world).map(|reply| Move::Save(worker, reply)));
         }
-        for verdict in self.verdicts(held.ran, held.saved) {
+        for verdict in self.verdicts(held) {
             moves.extend(replies(world).map(|reply| Move::Say(worker, verdict, reply)));
         }
     }
 
     /// What an honest worker may say.
-    fn verdicts(&self, ran: Ran, saved: bool) -> impl Iterator<Item = Verdict> + use<> {
+    fn verdicts(&self, held: Held) -> impl Iterator<Item = Verdict> + use<> {
+        let Held { ran, given, point, .. } = held;
         let retries = matches!(self.setup.policy.on_failure(), OnFailure::Retry(_));
         let fails = self.setup.fails;
         let all = [
             (Verdict::Complete, ran == Ran::WithEffect),
-            (Verdict::Release, ran != Ran::WithEffect && !saved),
+            // Nothing happened under this claim, whatever happened under those before it.
+            (Verdict::Release, ran != Ran::WithEffect && point == given),
             (Verdict::FailForGood, ran == Ran::InVain && fails),
             // A later step failed: what is saved is handed to the next attempt.
-            (Verdict::FailForNow, fails && (ran == Ran::InVain || saved && retries)),
+            (Verdict::FailForNow, fails && (ran == Ran::InVain || point == Point::Paid && retries)),
             (Verdict::Abandon, true),
         ];
         all.into_iter().filter(|(_, honest)| *honest).map(|(verdict, _)| verdict)

@@ -10,7 +10,7 @@ use stateright::{Model, Property};
 use super::laws::{self, Law};
 use super::moves::{Move, Reply};
 use super::setup::{Setup, TICK};
-use super::world::{Disk, End, Held, Phase, Ran, Request, Truth, Verdict, World};
+use super::world::{Disk, End, Held, Phase, Point, Ran, Request, Truth, Verdict, World};
 
 /// The rules under test: the shape of [`justonce_core::transition`].
 pub type Rules = fn(Option<&Entry>, &Action, Timestamp, Fence) -> Decision;
@@ -45,7 +45,10 @@ impl Protocol {
                 Action::Begin(Box::new(Begin { token, ..self.setup.begin.clone() }))
             }
             Request::Renew(fence) => Action::Renew(fence),
-            Request::Save(fence) => Action::Checkpoint(fence, self.setup.point.clone()),
+            Request::Save(fence, point, number) => {
+                let saved = self.setup.checkpoint(point).unwrap_or(&self.setup.ready);
+                Action::Checkpoint(fence, saved.clone().numbered(number))
+            }
             Request::Say(fence, verdict) => self.last_word(fence, verdict),
             Request::Resolve(fence, truth) => {
                 let resolution = match truth {
@@ -91,10 +94,10 @@ impl Protocol {
             _ => Fence::NONE,
         };
         let before = world.entry.as_ref();
-        let Decision { change, answer, durable, .. } =
+        let Decision { change, answer, durable, note } =
             (self.rules)(before, action, world.now, fresh);
         let after = after(world.entry.clone(), change);
-        let broken = self.audit(world, action, &answer, after.as_ref());
+        let broken = self.audit(world, action, (&answer, note.as_ref()), after.as_ref());
         self.keep_book(world, action, &answer, after.as_ref());
         world.book.broken = broken;
         store(world, after, durable);
@@ -150,7 +153,8 @@ impl Protocol {
         *world.workers.get_mut(worker)? = match answer {
             None => Phase::Asking(token),
             Some(Answer::Claimed(Claimed { fence, checkpoint, .. })) => {
-                Phase::Holding(Held { fence, ran: Ran::NotYet, saved: checkpoint.is_some() })
+                let given = self.setup.point(checkpoint.as_ref());
+                Phase::Holding(Held { fence, ran: Ran::NotYet, given, point: given })
             }
             Some(Answer::Existing(Existing::Completed(_) | Existing::Failed(_))) => {
                 Phase::Over(End::Replayed)
@@ -165,7 +169,7 @@ impl Protocol {
         let held = held(world, worker)?;
         held.ran = ran;
         let fence = held.fence;
-        if ran == Ran::WithEffect && !held.saved {
+        if ran == Ran::WithEffect && held.point != Point::Paid {
             world.book.effects = world.book.effects.saturating_add(1).min(2);
         }
         if self.setup.policy.on_lapsed() == OnLapsed::Hold {
@@ -176,9 +180,11 @@ impl Protocol {
     }
 
     fn save(&self, world: &mut World, worker: usize, reply: Reply) -> Option<()> {
-        let fence = held(world, worker)?.fence;
-        match self.send(world, Request::Save(fence), reply) {
-            Some(Answer::Applied) => held(world, worker)?.saved = true,
+        let Held { fence, ran, given, .. } = *held(world, worker)?;
+        let point = if ran == Ran::WithEffect { Point::Paid } else { Point::Ready };
+        let request = Request::Save(fence, point, point.number_since(given));
+        match self.send(world, request, reply) {
+            Some(Answer::Applied) => held(world, worker)?.point = point,
             Some(answer) => stop_if_superseded(world, worker, &answer)?,
             None => {}
         }
@@ -291,6 +297,11 @@ fn outage(world: &mut World) {
         world.entry = disk;
         world.outages_left = world.outages_left.saturating_sub(1);
         world.book.promised = world.claim().map(|claim| (claim.0, claim.1.lease_until));
+        if world.entry.is_none() {
+            // Only `rerun` may forget a claim, and it has nothing to hand over.
+            world.book.attempts = 0;
+            world.book.point = Point::Start;
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use justonce_core::{
 };
 
 use super::sights::Sight;
+use super::world::Point;
 
 /// The model's clock moves by this: every duration is a few of them, so that each moment is met
 /// from both sides.
@@ -28,7 +29,8 @@ pub struct Setup {
     pub(super) policy: Arc<Policy>,
     pub(super) begin: Begin,
     pub(super) other: Fingerprint,
-    pub(super) point: Checkpoint,
+    pub(super) ready: Checkpoint,
+    pub(super) paid: Checkpoint,
     pub(super) found: Outcome,
     pub(super) failure: Outcome,
     pub(super) bounds: Bounds,
@@ -97,7 +99,8 @@ impl Setup {
         };
         Ok(Self {
             other: Fingerprint::of(&begin.scope, b"pay 6"),
-            point: Checkpoint::new("paid", "").map_err(refused)?,
+            ready: Checkpoint::new("ready", "").map_err(refused)?,
+            paid: Checkpoint::new("paid", "").map_err(refused)?,
             found: Outcome::bytes("found"),
             failure: Outcome::bytes("declined"),
             policy,
@@ -108,6 +111,24 @@ impl Setup {
             fails: false,
             sights,
         })
+    }
+
+    /// The recovery point as a handler saves it, without a number.
+    pub(super) const fn checkpoint(&self, point: Point) -> Option<&Checkpoint> {
+        match point {
+            Point::Start => None,
+            Point::Ready => Some(&self.ready),
+            Point::Paid => Some(&self.paid),
+        }
+    }
+
+    /// How far a handler had come when it saved this, whatever its number.
+    pub(super) fn point(&self, saved: Option<&Checkpoint>) -> Point {
+        match saved {
+            None => Point::Start,
+            Some(saved) if saved.name() == self.ready.name() => Point::Ready,
+            Some(_) => Point::Paid,
+        }
     }
 
     /// The same world with other bounds.
@@ -155,6 +176,8 @@ impl Setup {
             Sight::Refused,
             Sight::Forgettable,
             Sight::NewAfterRetention,
+            Sight::Freed,
+            Sight::HeldUnseen,
         ];
         let setup = Self::new(policy(OnLapsed::Hold), bounds, sights)?;
         Ok(Self { renews: true, ..setup })
@@ -199,13 +222,14 @@ impl Setup {
             Sight::LateRequest,
             Sight::Forgettable,
             Sight::NewAfterRetention,
+            Sight::GivenBack,
         ];
         let policy = policy(OnLapsed::Rerun).on_failure(OnFailure::Release);
         let setup = Self::new(policy, bounds, sights)?;
         Ok(Self { renews: true, fails: true, ..setup })
     }
 
-    /// `resume`, with a recovery point after the effect.
+    /// `resume`, with a recovery point before the effect and one after it.
     ///
     /// # Errors
     ///
@@ -221,8 +245,27 @@ impl Setup {
                 Sight::HandedOver,
                 Sight::Refused,
                 Sight::LateRequest,
+                Sight::GivenBack,
+                Sight::LateCopy,
             ],
         )
+    }
+
+    /// `resume` with one worker at a time and three calls: what is given back is claimed again.
+    ///
+    /// # Errors
+    ///
+    /// Never, unless the model itself is wrong.
+    pub fn resume_again() -> Result<Self, SetupError> {
+        let bounds = Bounds { workers: 1, calls: 3, delays: 1, outages: 0, ticks: 3 };
+        let sights = &[
+            Sight::Stored,
+            Sight::HandedOver,
+            Sight::GivenBack,
+            Sight::LateCopy,
+            Sight::LateRequest,
+        ];
+        Ok(Self { sights, ..Self::resume()?.within(bounds) })
     }
 
     /// `rerun` whose handlers save recovery points that nobody will use.
@@ -264,6 +307,7 @@ impl Setup {
             Sight::HandedOver,
             Sight::Refused,
             Sight::LateRequest,
+            Sight::GivenBack,
         ];
         let policy = policy(OnLapsed::Resume)
             .on_failure(OnFailure::Retry(BACK_OFF))

@@ -1,10 +1,10 @@
 //! What must be seen to happen, so that no law is kept for want of trouble.
 
-use justonce_core::{Entry, Failed, State, UnknownReason};
+use justonce_core::{Entry, Failed, Outcome, Record, State, UnknownReason, Waiting};
 use stateright::Property;
 
 use super::protocol::Protocol;
-use super::world::{Disk, End, Phase, Request, World, end_of};
+use super::world::{Disk, End, Phase, Point, Request, World, end_of};
 
 macro_rules! sights {
     ($($sight:ident: $name:literal, |$model:pat_param, $world:ident| $seen:expr;)*) => {
@@ -69,12 +69,32 @@ sights! {
         world.late.iter().any(|late| match late {
             Request::Begin(_) => false,
             Request::Say(old, _) | Request::Renew(old) => *old < fence,
-            Request::Save(old) | Request::Resolve(old, _) => *old < fence,
+            Request::Save(old, ..) | Request::Resolve(old, _) => *old < fence,
         })
     };
     Forgettable: "something is not on disk yet", |_, world| world.disk != Disk::Same;
     Waiting: "a back-off is running", |_, world| {
-        matches!(world.state(), Some(State::Failed(Failed::Waiting(_))))
+        matches!(waiting(world), Some((_, waiting)) if waiting.retry_at > world.now)
+    };
+    GivenBack: "a later attempt is given back, and the first still counts", |_, world| {
+        matches!(waiting(world), Some((1.., waiting)) if waiting.failure == Outcome::empty())
+    };
+    Freed: "an unknown operation is freed, and it can be seen that it was", |_, world| {
+        matches!(waiting(world), Some((0, _)))
+    };
+    HeldUnseen: "an owner believes in a claim that is held, and nobody has looked", |_, world| {
+        let Some((fence, claim)) = world.claim() else { return false };
+        let believes = |phase: &Phase| matches!(phase, Phase::Holding(held) if held.fence == fence);
+        !claim.is_alive(world.now) && world.workers.iter().any(believes)
+    };
+    LateCopy: "a copy of the first checkpoint is under way when the second is stored", |m, world| {
+        let Some((fence, claim)) = world.claim() else { return false };
+        let last = m.setup.point(claim.checkpoint.as_ref());
+        let before = |point: Point| point < last;
+        let late = |late: &Request| {
+            matches!(late, Request::Save(of, point, _) if *of == fence && before(*point))
+        };
+        world.late.iter().any(late)
     };
     FailedForGood: "a failure is stored for good", |_, world| {
         matches!(world.state(), Some(State::Failed(Failed::Final(_))))
@@ -90,6 +110,15 @@ sights! {
         let saved = matches!(&record.state, State::InProgress(c) if c.checkpoint.is_some());
         saved && record.attempt > 1
     };
+}
+
+fn waiting(world: &World) -> Option<(u32, &Waiting)> {
+    match world.entry.as_ref()?.record()? {
+        Record { attempt, state: State::Failed(Failed::Waiting(waiting)), .. } => {
+            Some((*attempt, waiting))
+        }
+        _ => None,
+    }
 }
 
 fn over(world: &World, end: End) -> bool {

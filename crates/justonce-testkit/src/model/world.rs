@@ -59,8 +59,31 @@ pub struct Held {
     pub fence: Fence,
     /// What the handler has done.
     pub ran: Ran,
-    /// Whether the worker knows a recovery point: its own, or one that was handed over.
-    pub saved: bool,
+    /// The recovery point that was handed over with it.
+    pub given: Point,
+    /// The last recovery point that the worker knows to be stored: its own, or the one given.
+    pub point: Point,
+}
+
+/// How far a handler had come, by its recovery points. The first is saved before the effect and
+/// the second after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Point {
+    /// At the beginning.
+    #[default]
+    Start,
+    /// All is ready, and nothing has taken effect.
+    Ready,
+    /// The effect has happened.
+    Paid,
+}
+
+impl Point {
+    /// The number of a point within a claim that was given another one.
+    #[must_use]
+    pub fn number_since(self, given: Self) -> u32 {
+        (self as u32).saturating_sub(given as u32)
+    }
 }
 
 /// What a handler has done.
@@ -122,8 +145,8 @@ pub enum Request {
     Say(Fence, Verdict),
     /// A renewal.
     Renew(Fence),
-    /// A checkpoint.
-    Save(Fence),
+    /// A checkpoint: how far it came, and its number within the claim.
+    Save(Fence, Point, u32),
     /// A resolution.
     Resolve(Fence, Truth),
 }
@@ -141,8 +164,10 @@ pub struct Book {
     /// Under `hold`: the claim whose handler ran, unless somebody who knows has said since that it
     /// was in vain.
     pub open_run: Option<Fence>,
-    /// Whether a recovery point is stored.
-    pub saved: bool,
+    /// How many attempts count: claims that nobody gave back.
+    pub attempts: u32,
+    /// The last recovery point that must not be lost.
+    pub point: Point,
     /// The end that must be replayed.
     pub ended: Option<Ended>,
     /// Whether the key serves a new operation, after the retention of one before.

@@ -1,11 +1,11 @@
 //! Begin, done wrong.
 
 use justonce_core::{
-    Action, Answer, Begin, Busy, BusyWhy, Change, Claimed, Decision, Entry, Existing, Failed,
-    Fence, OnLapsed, State, Timestamp, Token, transition,
+    Action, Answer, Begin, Busy, BusyWhy, Decision, Entry, Existing, Failed, Fence, OnLapsed,
+    State, Timestamp, Token, transition,
 };
 
-use super::tools::{kept, misstored, other_policy, tampered, with_claim};
+use super::tools::{kept, misstored, other_policy, takeover, tampered, with_claim};
 
 /// A token that nobody has.
 const NOBODY: Token = Token(u128::MAX);
@@ -25,31 +25,6 @@ fn is_same_call(entry: Option<&Entry>, action: &Action) -> bool {
         (Some(State::InProgress(claim)), Action::Begin(begin)) => claim.token == begin.token,
         _ => false,
     }
-}
-
-/// Changes what a takeover hands out and stores alike.
-fn takeover(
-    (entry, action): (Option<&Entry>, &Action),
-    now: Timestamp,
-    fresh: Fence,
-    tamper: impl FnOnce(&Entry, &mut Claimed),
-) -> Decision {
-    let mut decision = transition(entry, action, now, fresh);
-    let (Some(before), Answer::Claimed(claimed)) = (entry, &mut decision.answer) else {
-        return decision;
-    };
-    if claimed.attempt < 2 || decision.change == Change::Keep {
-        return decision;
-    }
-    tamper(before, claimed);
-    let claimed = claimed.clone();
-    misstored(decision, |record| {
-        record.fence = claimed.fence;
-        record.attempt = claimed.attempt;
-        if let State::InProgress(claim) = &mut record.state {
-            claim.checkpoint = claimed.checkpoint;
-        }
-    })
 }
 
 pub(super) fn begin_ignores_the_lease(
@@ -113,17 +88,6 @@ pub(super) fn takeover_is_no_attempt(
 ) -> Decision {
     takeover((entry, action), now, fresh, |_, claimed| {
         claimed.attempt -= 1;
-    })
-}
-
-pub(super) fn takeover_loses_the_checkpoint(
-    entry: Option<&Entry>,
-    action: &Action,
-    now: Timestamp,
-    fresh: Fence,
-) -> Decision {
-    takeover((entry, action), now, fresh, |_, claimed| {
-        claimed.checkpoint = None;
     })
 }
 

@@ -3,6 +3,8 @@
 //! what comes out; it has no rules of its own.
 
 mod claims;
+mod points;
+mod releases;
 mod table;
 mod time;
 mod tools;

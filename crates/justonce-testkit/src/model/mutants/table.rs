@@ -3,7 +3,7 @@
 use super::super::laws::Law;
 use super::super::protocol::Rules;
 use super::super::setup::{Setup, SetupError};
-use super::{claims, time, writes};
+use super::{claims, points, releases, time, writes};
 
 /// The real rules with one of them broken.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,6 @@ mutants! {
     claims::fences_start_again, hold, OneClaimPerFence;
     claims::takeover_is_no_attempt, rerun, Attempts;
     claims::attempts_have_no_limit, retry, Attempts;
-    claims::takeover_loses_the_checkpoint, resume, HandedOver;
     claims::rerun_gets_the_checkpoint, rerun_and_save, HandedOver;
     claims::repeated_begin_claims_anew, rerun, SameCall;
     claims::repeated_begin_is_a_duplicate, hold, SameCall;
@@ -74,4 +73,18 @@ mutants! {
     time::sweep_holds_a_live_claim, hold, LiveLease;
     time::back_off_never_ends, hold_and_retry, CanEnd;
     time::back_off_is_over_at_once, hold_and_retry, BackOff;
+    time::sweep_holds_as_of_now, hold, Held;
+    writes::renewal_revives_a_held_claim, hold, Held;
+    writes::passing_failure_says_it_is_permanent, hold_and_retry, Answers;
+    points::takeover_loses_the_checkpoint, resume, HandedOver;
+    points::takeover_keeps_the_number, resume, HandedOver;
+    points::checkpoint_ignores_its_number, resume, LateCheckpoint;
+    points::checkpoint_need_not_be_durable, resume, HandedOver;
+    points::checkpoint_is_told_and_not_stored, resume, Answers;
+    releases::release_forgets_earlier_attempts, resume, GivenBack;
+    releases::release_forgets_the_checkpoint, resume, GivenBack;
+    releases::released_attempt_counts, rerun, GivenBack;
+    releases::given_back_is_claimed_from_the_start, resume_again, HandedOver;
+    releases::resolution_keeps_the_checkpoint, retry, GivenBack;
+    releases::resolution_leaves_no_trace, hold, Trace;
 }

@@ -88,3 +88,16 @@ pub(super) fn back_off_is_over_at_once(
         }
     })
 }
+
+pub(super) fn sweep_holds_as_of_now(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    misstored(transition(entry, action, now, fresh), |record| {
+        if *action == Action::Sweep {
+            record.changed_at = now;
+        }
+    })
+}

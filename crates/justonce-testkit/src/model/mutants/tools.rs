@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use justonce_core::{
-    Action, Answer, Change, Decision, Entry, Fence, InProgress, Policy, PolicyBuilder, Record,
-    State,
+    Action, Answer, Change, Claimed, Decision, Entry, Fence, InProgress, Policy, PolicyBuilder,
+    Record, State, Timestamp, transition,
 };
 
 /// The entry with something wrong in its record.
@@ -75,4 +75,29 @@ pub(super) fn with_its_fence(entry: Option<&Entry>, action: &Action) -> Action {
         Action::Resolve(_, resolve) => Action::Resolve(fence, resolve),
         other => other,
     }
+}
+
+/// Changes what a takeover hands out and stores alike.
+pub(super) fn takeover(
+    (entry, action): (Option<&Entry>, &Action),
+    now: Timestamp,
+    fresh: Fence,
+    tamper: impl FnOnce(&Entry, &mut Claimed),
+) -> Decision {
+    let mut decision = transition(entry, action, now, fresh);
+    let (Some(before), Answer::Claimed(claimed)) = (entry, &mut decision.answer) else {
+        return decision;
+    };
+    if claimed.attempt < 2 || decision.change == Change::Keep {
+        return decision;
+    }
+    tamper(before, claimed);
+    let claimed = claimed.clone();
+    misstored(decision, |record| {
+        record.fence = claimed.fence;
+        record.attempt = claimed.attempt;
+        if let State::InProgress(claim) = &mut record.state {
+            claim.checkpoint = claimed.checkpoint;
+        }
+    })
 }

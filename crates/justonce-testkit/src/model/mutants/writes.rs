@@ -1,8 +1,8 @@
 //! The writes, done wrong.
 
 use justonce_core::{
-    Action, Answer, Change, Decision, Entry, Fence, Lost, MAX_LEASE, OnLapsed, State, Timestamp,
-    transition,
+    Action, Answer, Change, Decision, Entry, Failed, Fence, Lost, MAX_LEASE, OnLapsed, State,
+    Timestamp, transition,
 };
 
 use super::tools::{forgotten, kept, misstored, other_policy, with_claim, with_its_fence};
@@ -258,4 +258,39 @@ pub(super) fn completion_need_not_be_durable(
     let decision = transition(entry, action, now, fresh);
     let durable = decision.durable && !matches!(action, Action::Complete(..));
     Decision { durable, ..decision }
+}
+
+pub(super) fn renewal_revives_a_held_claim(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let (Some(State::InProgress(old)), Action::Renew(_)) = (own(entry, action), action) else {
+        return transition(entry, action, now, fresh);
+    };
+    let free = with_claim(entry, |claim| {
+        claim.policy = other_policy(&claim.policy, |p| p.on_lapsed(OnLapsed::Rerun));
+    });
+    misstored(transition(free.as_ref(), action, now, fresh), |record| {
+        if let State::InProgress(claim) = &mut record.state {
+            claim.policy = old.policy.clone();
+        }
+    })
+}
+
+pub(super) fn passing_failure_says_it_is_permanent(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    match (own(entry, action), action) {
+        (Some(State::Failed(Failed::Waiting(waiting))), Action::Fail(_, failure))
+            if waiting.failure == failure.outcome =>
+        {
+            kept(Answer::Applied)
+        }
+        _ => transition(entry, action, now, fresh),
+    }
 }
