@@ -93,6 +93,13 @@ struct Queue<T> {
     closing: bool,
 }
 
+/// A batch that is ready to be written.
+struct Gathered<T> {
+    items: Vec<T>,
+    ticket: Ticket,
+    waited: bool,
+}
+
 /// The queue is closed: the store was closed, or has stopped after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
@@ -175,7 +182,7 @@ impl<T> Shared<T> {
     }
 
     /// The next batch: everything that has come, after the delay that pays.
-    fn next_batch(&self, delay: &CommitDelay) -> Option<(Vec<T>, Ticket)> {
+    fn next_batch(&self, delay: &CommitDelay) -> Option<Gathered<T>> {
         let mut queue = self.queue();
         while queue.items.is_empty() {
             if queue.closing {
@@ -184,13 +191,14 @@ impl<T> Shared<T> {
             queue.wake_at = Some(1);
             queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        if let Some((enough, wait)) = delay.worth_waiting(queue.items.len()) {
+        let worth = delay.worth_waiting(queue.items.len());
+        if let Some((enough, wait)) = worth {
             queue = self.gather(queue, enough, wait);
         }
         queue.wake_at = None;
         let items = mem::take(&mut queue.items);
         let ticket = mem::replace(&mut queue.ticket, Ticket(Arc::default()));
-        Some((items, ticket))
+        Some(Gathered { items, ticket, waited: worth.is_some() })
     }
 
     /// Waits until enough items have come or the time is over.
@@ -224,13 +232,14 @@ impl<T> Shared<T> {
 /// The writer thread.
 fn write_all<T>(shared: &Shared<T>, mut sink: impl Sink<T>, mut delay: CommitDelay) {
     let mut last = now();
-    while let Some((mut batch, ticket)) = shared.next_batch(&delay) {
+    while let Some(Gathered { items: mut batch, ticket, waited }) = shared.next_batch(&delay) {
         let size = batch.len();
         let start = now();
         match sink.commit(&mut batch) {
             Ok(()) => {
                 let end = now();
-                delay.observe(size, end.duration_since(start), end.duration_since(last));
+                let (sync, since_last) = (end.duration_since(start), end.duration_since(last));
+                delay.observe(size, waited, sync, since_last);
                 last = end;
                 ticket.tell(Ok(()));
                 sink.committed(batch);

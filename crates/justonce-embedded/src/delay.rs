@@ -101,11 +101,11 @@ impl CommitDelay {
         }
     }
 
-    /// Learns from a batch: its size, how long its sync took, and how long it was since the batch
-    /// before it was done.
-    pub fn observe(&mut self, batch: usize, sync: Duration, since_last: Duration) {
+    /// Learns from a batch: its size, whether it was waited for, how long its sync took, and how
+    /// long it was since the batch before it was done.
+    pub fn observe(&mut self, batch: usize, waited: bool, sync: Duration, since_last: Duration) {
         self.sync = (self.sync * (SMOOTHING - 1) + sync) / SMOOTHING;
-        self.estimate_cohort(batch);
+        self.estimate_cohort(batch, waited);
         self.seen += 1;
         // The first batches of a phase are still shaped by the one before, and a pause in which
         // nobody came says nothing about the delay.
@@ -131,7 +131,6 @@ impl CommitDelay {
             }
             Phase::With | Phase::Without if self.seen >= KEPT_BATCHES => {
                 self.cohort = 0;
-                self.last_batch = 0;
                 Phase::TryWithout
             }
             _ => return,
@@ -142,18 +141,19 @@ impl CommitDelay {
     }
 
     /// Without waiting, two batches in a row hold all callers, and a few of them twice. With
-    /// waiting, a batch that did not come together tells that there are fewer.
-    fn estimate_cohort(&mut self, batch: usize) {
+    /// waiting, a batch that did not come together tells that there are fewer, and one that was
+    /// there at once that there are more.
+    fn estimate_cohort(&mut self, batch: usize, waited: bool) {
+        let both = batch + self.last_batch;
         match self.phase {
-            Phase::TryWithout if self.seen > 0 => {
-                self.cohort = self.cohort.max(batch + self.last_batch);
-                self.last_batch = batch;
-            }
+            Phase::TryWithout if self.seen > 0 => self.cohort = self.cohort.max(both),
+            Phase::TryWith | Phase::With if !waited => self.cohort = self.cohort.max(both),
             Phase::TryWith | Phase::With if batch < self.cohort => {
-                self.cohort -= (self.cohort - batch).div_ceil(2);
+                self.cohort -= (self.cohort - batch).div_ceil(4);
             }
             _ => {}
         }
+        self.last_batch = batch;
     }
 
     /// How many items to wait for and how long, if that pays with `waiting` items there already.
@@ -177,13 +177,13 @@ mod tests {
             match delay.worth_waiting(half) {
                 Some((enough, wait)) if wait >= turnaround => {
                     waited += 1;
-                    delay.observe(enough.min(2 * half), sync, sync + turnaround);
+                    delay.observe(enough.min(2 * half), true, sync, sync + turnaround);
                 }
                 Some((_, wait)) => {
                     waited += 1;
-                    delay.observe(half, sync, sync + wait);
+                    delay.observe(half, true, sync, sync + wait);
                 }
-                None => delay.observe(half, sync, sync),
+                None => delay.observe(half, false, sync, sync),
             }
         }
         waited
@@ -212,7 +212,7 @@ mod tests {
         for _ in 0..10_000 {
             let wait = delay.worth_waiting(1).map_or(Duration::ZERO, |(_, wait)| wait);
             waited += u32::from(!wait.is_zero());
-            delay.observe(1, sync, sync + wait);
+            delay.observe(1, !wait.is_zero(), sync, sync + wait);
         }
         assert!(waited < 400, "{waited}");
     }
