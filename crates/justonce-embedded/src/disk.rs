@@ -1,13 +1,12 @@
 //! The storage engine, in one file: nothing of it shows outside.
 //!
-//! Four keyspaces, written in one atomic batch:
+//! Three keyspaces, written in one atomic batch:
 //!
 //! | keyspace | key | value |
 //! |---|---|---|
-//! | `live` | record name | what is in progress, waiting for a retry, or unknown |
-//! | `done` | record name | outcomes, final failures, tombstones |
+//! | `records` | record name | the record or tombstone |
 //! | `expiry` | end of the retention, batch number | the names of the records that end then |
-//! | `log` | batch number | one row a batch: the proof that no batch is missing |
+//! | `log` | batch number | one row a batch: what it left unsettled, and that none is missing |
 
 use std::ops::Bound;
 use std::path::Path;
@@ -23,18 +22,11 @@ const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 /// What a keyspace gathers in memory before it becomes a table on disk.
 const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Which keyspace a record lives in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Space {
-    Live,
-    Done,
-}
-
 /// One change to the disk.
 #[derive(Debug)]
 pub(crate) enum DiskOp {
-    Put(Space, RecordId, Vec<u8>),
-    Remove(Space, RecordId),
+    Put(RecordId, Vec<u8>),
+    Remove(RecordId),
     /// A row of the expiry index has been worked through.
     Swept([u8; 16]),
 }
@@ -42,8 +34,7 @@ pub(crate) enum DiskOp {
 /// The open database.
 pub(crate) struct Disk {
     database: Database,
-    live: Keyspace,
-    done: Keyspace,
+    records: Keyspace,
     expiry: Keyspace,
     log: Keyspace,
 }
@@ -57,42 +48,34 @@ impl Disk {
             .open()?;
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
         Ok(Self {
-            live: database.keyspace("live", options)?,
-            done: database.keyspace("done", options)?,
+            records: database.keyspace("records", options)?,
             expiry: database.keyspace("expiry", options)?,
             log: database.keyspace("log", options)?,
             database,
         })
     }
 
-    /// A settled record.
-    pub(crate) fn done(&self, id: &RecordId) -> StoreResult<Option<(Stored, usize)>> {
-        let Some(bytes) = self.done.get(id.as_bytes()).map_err(|e| unreadable(&e))? else {
+    /// A record.
+    pub(crate) fn record(&self, id: &RecordId) -> StoreResult<Option<(Stored, usize)>> {
+        let Some(bytes) = self.records.get(id.as_bytes()).map_err(|e| unreadable(&e))? else {
             return Ok(None);
         };
         Ok(Some((codec::decode(id, &bytes)?, bytes.len())))
     }
 
-    /// Settled records behind `after`, in order.
-    pub(crate) fn done_after(
+    /// Records behind `after`, in order.
+    pub(crate) fn records_after(
         &self,
         after: Option<&RecordId>,
     ) -> impl Iterator<Item = StoreResult<(RecordId, Stored)>> + use<> {
         let range = match after {
             Some(id) => {
                 let start = Bound::Excluded(id.as_bytes().as_slice());
-                self.done.range::<&[u8], _>((start, Bound::Unbounded))
+                self.records.range::<&[u8], _>((start, Bound::Unbounded))
             }
-            None => self.done.iter(),
+            None => self.records.iter(),
         };
-        range.map(|row| decoded(row).map(|(id, stored, _)| (id, stored)))
-    }
-
-    /// Every unsettled record with its size.
-    pub(crate) fn live(
-        &self,
-    ) -> impl Iterator<Item = StoreResult<(RecordId, Stored, usize)>> + use<> {
-        self.live.iter().map(decoded)
+        range.map(decoded)
     }
 
     /// Rows of the expiry index that are due.
@@ -135,12 +118,10 @@ impl Disk {
         let mut batch = batch.durability(Some(PersistMode::SyncData));
         for op in ops {
             match op {
-                DiskOp::Put(space, id, bytes) => {
-                    batch.insert(self.space(space), id.as_bytes().as_slice(), bytes);
+                DiskOp::Put(id, bytes) => {
+                    batch.insert(&self.records, id.as_bytes().as_slice(), bytes);
                 }
-                DiskOp::Remove(space, id) => {
-                    batch.remove(self.space(space), id.as_bytes().as_slice());
-                }
+                DiskOp::Remove(id) => batch.remove(&self.records, id.as_bytes().as_slice()),
                 DiskOp::Swept(key) => batch.remove(&self.expiry, key.as_slice()),
             }
         }
@@ -163,20 +144,13 @@ impl Disk {
     pub(crate) fn bytes(&self) -> u64 {
         self.database.disk_space().unwrap_or_default()
     }
-
-    const fn space(&self, space: Space) -> &Keyspace {
-        match space {
-            Space::Live => &self.live,
-            Space::Done => &self.done,
-        }
-    }
 }
 
-fn decoded(row: fjall::Guard) -> StoreResult<(RecordId, Stored, usize)> {
+fn decoded(row: fjall::Guard) -> StoreResult<(RecordId, Stored)> {
     let (key, bytes) = row.into_inner().map_err(|e| unreadable(&e))?;
     let id = <[u8; 32]>::try_from(&*key).map_err(|_| foreign("record"))?;
     let id = RecordId::from_bytes(id);
-    Ok((id, codec::decode(&id, &bytes)?, bytes.len()))
+    Ok((id, codec::decode(&id, &bytes)?))
 }
 
 fn unreadable(error: &fjall::Error) -> StoreError {

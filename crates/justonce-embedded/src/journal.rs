@@ -1,27 +1,38 @@
-//! The log of batches: one row each, so that a missing batch is noticed when the store opens.
+//! The log of batches: one row each. It names what the batch left unsettled, so that a store that
+//! opens finds it among millions of records, and it proves that no batch is missing.
+
+use std::collections::BTreeSet;
 
 use justonce_core::store::{StateStats, Stats};
-use justonce_core::{StoreError, StoreErrorKind, StoreResult, Timestamp};
+use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp};
 
 /// How many rows are kept. The journals hold fewer batches than this, so a gap that recovery may
 /// leave always lies within the rows.
 pub(crate) const KEEP_ROWS: u64 = 262_144;
 
-const WORDS: usize = 8;
+/// Every how many batches a row names everything unsettled: an opening store reads no more rows
+/// than these for it.
+pub(crate) const NAME_ALL_EVERY: u64 = 4096;
+
+const WORDS: usize = 9;
 
 /// What a batch says about the whole store as it leaves it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BatchRow {
     /// The store's time: after a restart, time does not go back behind it.
     pub(crate) now: Timestamp,
     /// No fence below this one may be given after a restart.
     pub(crate) fences_reserved: u64,
-    /// What the keyspace `done` holds.
+    /// How many settled records there are.
     pub(crate) done: Stats,
+    /// The records that the batch left unsettled, or all that are.
+    pub(crate) unsettled: Vec<RecordId>,
+    /// Whether it names all that are unsettled.
+    pub(crate) names_all: bool,
 }
 
 impl BatchRow {
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Stats { completed, failed, tombstone, .. } = self.done;
         let words: [u64; WORDS] = [
             self.now.as_millis(),
@@ -32,48 +43,69 @@ impl BatchRow {
             failed.bytes,
             tombstone.count,
             tombstone.bytes,
+            u64::from(self.names_all),
         ];
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        let mut bytes = Vec::with_capacity(8 * WORDS + 32 * self.unsettled.len());
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+        self.unsettled.iter().for_each(|id| bytes.extend_from_slice(id.as_bytes()));
+        bytes
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let words: &[[u8; 8]; WORDS] = words.try_into().ok().filter(|_| rest.is_empty())?;
-        let [now, fences_reserved, cc, cb, fc, fb, tc, tb] = words.map(u64::from_le_bytes);
+        let (words, ids) = bytes.split_at_checked(8 * WORDS)?;
+        let words: &[[u8; 8]; WORDS] = words.as_chunks::<8>().0.try_into().ok()?;
+        let (ids, rest) = ids.as_chunks::<32>();
+        let [now, fences_reserved, cc, cb, fc, fb, tc, tb, all] = words.map(u64::from_le_bytes);
+        let unsettled = ids.iter().map(|id| RecordId::from_bytes(*id)).collect();
         let done = Stats {
             completed: StateStats { count: cc, bytes: cb },
             failed: StateStats { count: fc, bytes: fb },
             tombstone: StateStats { count: tc, bytes: tb },
             ..Stats::default()
         };
-        Some(Self { now: Timestamp::from_millis(now), fences_reserved, done })
+        let now = Timestamp::from_millis(now);
+        let names_all = all == 1;
+        rest.is_empty().then_some(Self { now, fences_reserved, done, unsettled, names_all })
     }
 }
 
-/// The last batch, if no batch before it is missing.
+/// What the log says about the store.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    /// The number of the last batch.
+    pub(crate) number: u64,
+    /// Its row.
+    pub(crate) row: BatchRow,
+    /// Every record that may be unsettled.
+    pub(crate) unsettled: BTreeSet<RecordId>,
+}
+
+/// Reads the log, if no batch is missing.
 ///
 /// # Errors
 ///
 /// If recovery has dropped batches that were acknowledged.
-pub(crate) fn verify(
+pub(crate) fn recover(
     rows: impl Iterator<Item = StoreResult<(u64, BatchRow)>>,
     watermark: u64,
-) -> StoreResult<(u64, BatchRow)> {
-    let mut last: Option<(u64, BatchRow)> = None;
+) -> StoreResult<Recovered> {
+    let mut found = Recovered::default();
     for row in rows {
         let (number, row) = row?;
-        if let Some((before, _)) = last
-            && number != before + 1
-        {
-            return Err(missing(before + 1, number - 1));
+        if found.number != 0 && number != found.number + 1 {
+            return Err(missing(found.number + 1, number - 1));
         }
-        last = Some((number, row));
+        if row.names_all {
+            found.unsettled.clear();
+        }
+        found.unsettled.extend(&row.unsettled);
+        found.number = number;
+        found.row = row;
     }
-    let (number, row) = last.unwrap_or_default();
-    if number < watermark {
-        return Err(missing(number + 1, watermark));
+    if found.number < watermark {
+        return Err(missing(found.number + 1, watermark));
     }
-    Ok((number, row))
+    Ok(found)
 }
 
 fn missing(from: u64, to: u64) -> StoreError {
@@ -95,20 +127,32 @@ mod tests {
     #[test]
     fn a_row_reads_back() {
         let mut row =
-            BatchRow { now: Timestamp::from_millis(1), fences_reserved: 2, done: Stats::default() };
+            BatchRow { now: Timestamp::from_millis(1), fences_reserved: 2, ..BatchRow::default() };
+        row.unsettled.push(RecordId::from_bytes([7; 32]));
+        row.names_all = true;
         row.done.tombstone = StateStats { count: 3, bytes: 4 };
-        assert_eq!(BatchRow::from_bytes(&row.to_bytes()), Some(row));
+        assert_eq!(BatchRow::from_bytes(&row.to_bytes()).as_ref(), Some(&row));
         assert_eq!(BatchRow::from_bytes(&row.to_bytes()[1..]), None);
     }
 
     #[test]
+    fn a_row_that_names_all_makes_earlier_ones_moot() {
+        let id = |n| RecordId::from_bytes([n; 32]);
+        let row =
+            |n, names_all| BatchRow { unsettled: vec![id(n)], names_all, ..Default::default() };
+        let rows = [(1, row(1, false)), (2, row(2, true)), (3, row(3, false))];
+        let found = recover(rows.into_iter().map(Ok), 3).unwrap();
+        assert_eq!(found.unsettled.into_iter().collect::<Vec<_>>(), [id(2), id(3)]);
+    }
+
+    #[test]
     fn missing_batches_are_noticed() {
-        assert_eq!(verify(rows(&[]), 0).unwrap().0, 0);
-        assert_eq!(verify(rows(&[5, 6, 7]), 7).unwrap().0, 7);
-        assert_eq!(verify(rows(&[5, 6, 7]), 3).unwrap().0, 7);
-        let gap = verify(rows(&[5, 7]), 0).unwrap_err().to_string();
+        assert_eq!(recover(rows(&[]), 0).unwrap().number, 0);
+        assert_eq!(recover(rows(&[5, 6, 7]), 7).unwrap().number, 7);
+        assert_eq!(recover(rows(&[5, 6, 7]), 3).unwrap().number, 7);
+        let gap = recover(rows(&[5, 7]), 0).unwrap_err().to_string();
         assert!(gap.contains("batches 6 to 6"), "{gap}");
-        let tail = verify(rows(&[5, 6]), 9).unwrap_err().to_string();
+        let tail = recover(rows(&[5, 6]), 9).unwrap_err().to_string();
         assert!(tail.contains("batches 7 to 9"), "{tail}");
     }
 }

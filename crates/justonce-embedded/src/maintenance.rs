@@ -17,7 +17,7 @@ use crate::records::durable;
 use crate::state::State;
 use crate::step::{Tried, Write, closed};
 
-/// How many settled records one page looks at, at most: it bounds the time a page takes.
+/// How many records one page looks at, at most: it bounds the time a page takes.
 const MAX_LOOKED_AT: usize = 20_000;
 
 impl Maintenance for EmbeddedStore {
@@ -68,7 +68,7 @@ fn list(state: &State, query: &ListQuery) -> StoreResult<Page> {
     let mut found: BTreeMap<RecordId, Summary> = BTreeMap::new();
     let mut seen_to: Option<RecordId> = None;
     let mut ended = true;
-    for (looked_at, row) in state.disk.done_after(after.as_ref()).enumerate() {
+    for (looked_at, row) in state.disk.records_after(after.as_ref()).enumerate() {
         if looked_at >= MAX_LOOKED_AT || found.len() > query.page_size() {
             ended = false;
             break;

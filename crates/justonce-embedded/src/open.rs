@@ -12,10 +12,10 @@ use justonce_core::{Clock, StoreError, StoreErrorKind, codec};
 use crate::clock::SystemClock;
 use crate::commit::GroupCommit;
 use crate::delay::CommitDelay;
-use crate::disk::{Disk, DiskOp, Space};
-use crate::journal::{self, BatchRow};
+use crate::disk::{Disk, DiskOp};
+use crate::journal::{self, Recovered};
 use crate::owner::DirectoryLock;
-use crate::state::{Fences, Home, Live, Row, State};
+use crate::state::{Fences, Home, Live, Row, State, is_settled};
 use crate::step::{Stepper, Write};
 use crate::watermark::Watermark;
 use crate::writer::Writer;
@@ -135,9 +135,11 @@ impl EmbeddedBuilder {
         let disk = Disk::open(&directory.join(DATABASE), self.cache_bytes).map_err(|error| {
             OpenError::Engine { directory: directory.clone(), message: error.to_string() }
         })?;
-        let (number, row) = journal::verify(disk.log(), mark).map_err(OpenError::Damaged)?;
-        let state = Arc::new(recovered(disk, self.clock, &row, self.hot_bytes)?);
-        let mut writer = Writer { state: Arc::clone(&state), watermark, number, done: row.done };
+        let log = journal::recover(disk.log(), mark).map_err(OpenError::Damaged)?;
+        let (number, done) = (log.number, log.row.done);
+        let state = Arc::new(recovered(disk, self.clock, &log, self.hot_bytes)?);
+        let state_of = Arc::clone(&state);
+        let mut writer = Writer { state: state_of, watermark, number, done, names_all_next: true };
         // The first batch reserves fences beyond all that were ever given.
         writer
             .write(&mut [])
@@ -152,16 +154,17 @@ impl EmbeddedBuilder {
 fn recovered(
     disk: Disk,
     clock: Option<Box<dyn Clock>>,
-    row: &BatchRow,
+    log: &Recovered,
     hot_bytes: u64,
 ) -> Result<State, OpenError> {
-    let floor = row.now;
+    let floor = log.row.now;
     let clock = clock.unwrap_or_else(|| Box::new(SystemClock::not_before(floor)));
-    let next = row.fences_reserved.max(1);
-    let live: Vec<_> = disk.live().collect::<Result<_, _>>().map_err(OpenError::Damaged)?;
+    let next = log.row.fences_reserved.max(1);
     let fences = Fences::starting_at(next, next);
     let state = State::new(disk, clock, floor, hot_bytes, fences);
-    for (id, stored, bytes) in live {
+    for id in log.unsettled.iter().copied() {
+        let found = state.disk.record(&id).map_err(OpenError::Damaged)?;
+        let Some((stored, bytes)) = found.filter(|(s, _)| !is_settled(&s.entry)) else { continue };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let live = Live {
             row: Some(Arc::new(Row { stored, bytes })),
@@ -175,7 +178,7 @@ fn recovered(
         state.live_count.fetch_add(1, Ordering::Relaxed);
     }
     if let Some(mut first) = state.table.each().next() {
-        first.done = row.done;
+        first.done = log.row.done;
     }
     Ok(state)
 }
@@ -192,8 +195,9 @@ impl Inner {
                 let Some(row) = live.row.as_ref().filter(|_| live.dirty) else {
                     continue;
                 };
-                let put = DiskOp::Put(Space::Live, *id, codec::encode(id, &row.stored));
-                let write = Write { id: *id, ops: [Some(put), None], ..Write::empty() };
+                let op = Some(DiskOp::Put(*id, codec::encode(id, &row.stored)));
+                let (replaces, adds) = (live.home, Home::Live);
+                let write = Write { id: *id, op, replaces, adds, ..Write::empty() };
                 if self.commits.enqueue(write).is_ok() {
                     live.dirty = false;
                 }

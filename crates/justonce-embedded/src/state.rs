@@ -40,7 +40,7 @@ pub(crate) struct Shard {
     pub(crate) live: IdMap<Live>,
     /// Grows when an entry leaves `live`, so that a reader notices what it missed.
     pub(crate) left: u64,
-    /// What the keyspace `done` holds, as far as the decisions made so far go.
+    /// How many settled records there are, as far as the decisions made so far go.
     pub(crate) done: Stats,
 }
 
@@ -66,11 +66,13 @@ pub(crate) struct Row {
     pub(crate) bytes: u32,
 }
 
-/// Where a record is on disk.
+/// What the disk has of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     Nowhere,
+    /// An unsettled record.
     Live,
+    /// A settled record or a tombstone.
     Done(StateName, u32),
 }
 
@@ -167,7 +169,7 @@ impl State {
         if let Some(row) = self.hot.get(id) {
             return Ok(Some(Found { row, cached: true }));
         }
-        let found = self.disk.done(id)?;
+        let found = self.disk.record(id)?;
         Ok(found.map(|(stored, bytes)| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             Found { row: Arc::new(Row { stored, bytes }), cached: false }
@@ -189,7 +191,7 @@ pub(crate) struct Found {
     pub(crate) cached: bool,
 }
 
-/// Whether an entry belongs into the keyspace `done`.
+/// Whether an entry is settled: it changes only by time.
 pub(crate) fn is_settled(entry: &Entry) -> bool {
     match entry {
         Entry::Tombstone(_) => true,

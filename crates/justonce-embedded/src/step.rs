@@ -10,7 +10,7 @@ use justonce_core::{
 };
 
 use crate::commit::{GroupCommit, Ticket};
-use crate::disk::{DiskOp, Space};
+use crate::disk::DiskOp;
 use crate::state::{Found, Home, Live, MAX_LIVE, Row, Shard, State, is_settled};
 
 /// More than this many writes in the queue mean that the disk does not keep up.
@@ -22,8 +22,8 @@ pub(crate) struct Write {
     pub(crate) id: RecordId,
     /// The change it carries out; zero for writes that are nobody's last change.
     pub(crate) change: u64,
-    pub(crate) ops: [Option<DiskOp>; 2],
-    /// What it replaces and adds in the keyspace `done`.
+    pub(crate) op: Option<DiskOp>,
+    /// What it replaces and adds on disk.
     pub(crate) replaces: Home,
     pub(crate) adds: Home,
     /// When what it adds may be swept.
@@ -36,7 +36,7 @@ impl Write {
         Self {
             id: RecordId::from_bytes([0; 32]),
             change: 0,
-            ops: [None, None],
+            op: None,
             replaces: Home::Nowhere,
             adds: Home::Nowhere,
             expires_at: None,
@@ -45,7 +45,7 @@ impl Write {
 
     /// A row of the expiry index has been worked through.
     pub(crate) fn swept(row: [u8; 16]) -> Self {
-        Self { ops: [Some(DiskOp::Swept(row)), None], ..Self::empty() }
+        Self { op: Some(DiskOp::Swept(row)), ..Self::empty() }
     }
 }
 
@@ -84,8 +84,13 @@ impl Stepper<'_> {
             // Nobody is working on the record: what is on disk counts, and reading it needs no
             // lock.
             let found = self.state.settled(&id)?;
+            let fresh = match (action, &found) {
+                (Action::Begin(_), None) => self.state.fences.mint(),
+                _ => Some(Fence::NONE),
+            };
+            let Some(fresh) = fresh else { return Ok(Tried::NoFences) };
             let entry = found.as_ref().map(|found| &found.row.stored.entry);
-            let decision = transition(entry, action, self.state.now(), Fence::NONE);
+            let decision = transition(entry, action, self.state.now(), fresh);
             if changes_nothing(&decision) {
                 if let Some(Found { row, cached: false }) = &found {
                     self.state.remember(&id, row, left);
@@ -100,7 +105,8 @@ impl Stepper<'_> {
             let home = row
                 .as_ref()
                 .map_or(Home::Nowhere, |row| Home::Done(row.stored.entry.state_name(), row.bytes));
-            return self.decide(&mut shard, id, action, Before { row, home, live: None });
+            let before = Before { row, home, live: None };
+            return self.decide(&mut shard, id, action, before, decision, fresh);
         }
     }
 
@@ -120,31 +126,31 @@ impl Stepper<'_> {
             return Ok(Tried::Decided(decision.answer, pending));
         }
         let before = Before { row: live.row.clone(), home: live.home, live: Some(live) };
-        self.decide(shard, id, action, before)
+        self.decide(shard, id, action, before, decision, Fence::NONE)
     }
 
-    /// Decides under the lock and carries it out. On an error the table is as it was.
+    /// Carries a decision out under the lock, after giving a claim its fence. On an error the table
+    /// is as it was.
     fn decide(
         &self,
         shard: &mut Shard,
         id: RecordId,
         action: &Action,
         before: Before,
+        decision: Decision,
+        fresh: Fence,
     ) -> StoreResult<Tried> {
-        let fresh = match action {
-            Action::Begin(_) => match self.state.fences.mint() {
-                Some(fence) => fence,
-                None => {
-                    restore(shard, id, before);
-                    return Ok(Tried::NoFences);
-                }
-            },
-            _ => Fence::NONE,
-        };
         if let Err(error) = self.admit(action, &before) {
             restore(shard, id, before);
             return Err(error);
         }
+        if fresh != Fence::NONE || !matches!(decision.answer, Answer::Claimed(_)) {
+            return self.carry_out(shard, id, before, decision);
+        }
+        let Some(fresh) = self.state.fences.mint() else {
+            restore(shard, id, before);
+            return Ok(Tried::NoFences);
+        };
         let entry = before.row.as_ref().map(|row| &row.stored.entry);
         let decision = transition(entry, action, self.state.now(), fresh);
         self.carry_out(shard, id, before, decision)
@@ -245,40 +251,23 @@ struct Planned {
 
 /// Where the record goes. What need not be durable and is not settled stays in memory.
 fn plan(id: RecordId, change: u64, from: Home, after: Option<Stored>, durable: bool) -> Planned {
-    let left = match from {
-        Home::Nowhere => None,
-        Home::Live => Some(DiskOp::Remove(Space::Live, id)),
-        Home::Done(..) => Some(DiskOp::Remove(Space::Done, id)),
-    };
-    let write = |ops, adds, expires_at| Write { id, change, ops, replaces: from, adds, expires_at };
+    let write = |op, adds, expires_at| Write { id, change, op, replaces: from, adds, expires_at };
     let Some(stored) = after else {
-        let write = left.map(|op| write([Some(op), None], Home::Nowhere, None));
+        let on_disk = from != Home::Nowhere;
+        let write = on_disk.then(|| write(Some(DiskOp::Remove(id)), Home::Nowhere, None));
         return Planned { row: None, home: Home::Nowhere, dirty: false, write };
     };
     let settled = is_settled(&stored.entry);
     if !settled && !durable {
-        // A claim in memory only: the old outcome in its place, if any, has expired and goes.
-        let (home, write) = match from {
-            Home::Done(..) => {
-                (Home::Nowhere, left.map(|op| write([Some(op), None], Home::Nowhere, None)))
-            }
-            Home::Live | Home::Nowhere => (from, None),
-        };
+        // In memory only. An old outcome in its place on disk has expired, and counts as nothing.
         let row = Row { bytes: size_in_memory(&stored), stored };
-        return Planned { row: Some(Arc::new(row)), home, dirty: true, write };
+        return Planned { row: Some(Arc::new(row)), home: from, dirty: true, write: None };
     }
     let bytes = codec::encode(&id, &stored);
     let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let (space, home) = if settled {
-        (Space::Done, Home::Done(stored.entry.state_name(), size))
-    } else {
-        (Space::Live, Home::Live)
-    };
-    // A put replaces the old row where it stays in the same keyspace.
-    let left = left.filter(|op| !matches!(op, DiskOp::Remove(old, _) if *old == space));
-    let put = DiskOp::Put(space, id, bytes);
+    let home = if settled { Home::Done(stored.entry.state_name(), size) } else { Home::Live };
     let expires_at = stored.entry.expires_at().filter(|_| settled);
-    let write = write([Some(put), left], home, expires_at);
+    let write = write(Some(DiskOp::Put(id, bytes)), home, expires_at);
     let row = Some(Arc::new(Row { stored, bytes: size }));
     Planned { row, home, dirty: false, write: Some(write) }
 }

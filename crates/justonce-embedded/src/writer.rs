@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use justonce_core::StateName;
 use justonce_core::store::Stats;
+use justonce_core::{RecordId, StateName};
 
 use crate::commit::Sink;
-use crate::journal::BatchRow;
+use crate::journal::{BatchRow, NAME_ALL_EVERY};
 use crate::state::{Home, State, is_settled};
 use crate::step::Write;
 use crate::watermark::Watermark;
@@ -21,6 +21,8 @@ pub(crate) struct Writer {
     pub(crate) watermark: Watermark,
     pub(crate) number: u64,
     pub(crate) done: Stats,
+    /// Whether the next row names all that is unsettled, as the first after opening does.
+    pub(crate) names_all_next: bool,
 }
 
 impl Writer {
@@ -29,7 +31,12 @@ impl Writer {
         let number = self.number + 1;
         let mut done = self.done;
         let mut expiring: Vec<(u64, Vec<u8>)> = Vec::new();
+        let names_all = self.names_all_next || number.is_multiple_of(NAME_ALL_EVERY);
+        let mut unsettled = if names_all { self.all_unsettled() } else { Vec::new() };
         for write in batch.iter() {
+            if write.adds == Home::Live {
+                unsettled.push(write.id);
+            }
             if let Home::Done(state, bytes) = write.replaces {
                 done.sub(state, u64::from(bytes));
             }
@@ -46,8 +53,9 @@ impl Writer {
             }
         }
         let reserved = self.state.fences.to_reserve();
-        let row = BatchRow { now: self.state.now(), fences_reserved: reserved, done };
-        let ops = batch.iter_mut().flat_map(|write| write.ops.iter_mut().filter_map(Option::take));
+        let now = self.state.now();
+        let row = BatchRow { now, fences_reserved: reserved, done, unsettled, names_all };
+        let ops = batch.iter_mut().filter_map(|write| write.op.take());
         self.state
             .disk
             .write(number, &row, ops, expiring.into_iter())
@@ -56,9 +64,22 @@ impl Writer {
             .set(number)
             .map_err(|error| format!("cannot write the watermark: {error}"))?;
         self.number = number;
+        self.names_all_next = false;
         self.done = done;
         self.state.fences.reserved(reserved);
         Ok(())
+    }
+}
+
+impl Writer {
+    /// Whatever may be unsettled on disk: all that is in memory, also what is on its way to be
+    /// settled. An opening store looks at each.
+    fn all_unsettled(&self) -> Vec<RecordId> {
+        let mut all = Vec::new();
+        for shard in self.state.table.each() {
+            all.extend(shard.live.keys().copied());
+        }
+        all
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use justonce_core::engine::Begun;
-use justonce_core::store::{Maintenance, Records};
+use justonce_core::store::{ListQuery, Maintenance, Records};
 use justonce_core::{
     Action, Answer, Clock, Engine, Existing, Key, ManualClock, OnLapsed, Operation, Outcome, Owner,
     Policy, Ran, Scope, StateName, Step, Timestamp, Token,
@@ -232,4 +232,31 @@ async fn a_clean_restart_also_finds_claims_that_need_not_be_durable() {
     assert_eq!(store.get(&rerun.id()).await.unwrap(), before);
     let stats = store.stats().await.unwrap();
     assert_eq!((stats.in_progress.count, stats.completed.count), (1, 0));
+}
+
+#[tokio::test]
+async fn what_is_unsettled_is_found_however_long_ago_it_was_begun() {
+    let directory = tempfile::tempdir().unwrap();
+    let (original, copied) = (directory.path().join("original"), directory.path().join("copy"));
+    let store = Arc::new(EmbeddedStore::open(&original).unwrap());
+    let held = operation("held", OnLapsed::Hold);
+    let begin = Step::begin(&held, Owner::new("a"), Token(1));
+    assert!(matches!(store.apply(&begin).await.unwrap(), Answer::Claimed(_)));
+    // More batches than lie between two rows of the log that name everything unsettled.
+    let engine = Engine::builder_shared(store.clone()).build();
+    let target = batches(&original) + 4200;
+    let mut number = 0;
+    while batches(&original) < target {
+        let other = operation(&format!("other-{number}"), OnLapsed::Rerun);
+        engine.run(&other, async |_| Ok(Outcome::empty())).await.unwrap();
+        number += 1;
+    }
+    // As a crash leaves it: copied while it is open.
+    copy(&original, &copied);
+    let store = EmbeddedStore::open(&copied).unwrap();
+    let stats = store.stats().await.unwrap();
+    assert_eq!((stats.in_progress.count, stats.completed.count), (1, number));
+    let query = ListQuery { state: Some(StateName::InProgress), ..ListQuery::default() };
+    let page = store.list(&query).await.unwrap();
+    assert_eq!(page.records.iter().map(|r| r.id).collect::<Vec<_>>(), [held.id()]);
 }
