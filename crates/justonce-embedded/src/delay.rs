@@ -104,7 +104,9 @@ impl CommitDelay {
     /// Learns from a batch: its size, whether it was waited for, how long its sync took, and how
     /// long it was since the batch before it was done.
     pub fn observe(&mut self, batch: usize, waited: bool, sync: Duration, since_last: Duration) {
-        self.sync = (self.sync * (SMOOTHING - 1) + sync) / SMOOTHING;
+        // Now and then a sync takes ten times as long; the wait must not grow with those.
+        let usual = if self.sync.is_zero() { sync } else { sync.min(self.sync * 2) };
+        self.sync = (self.sync * (SMOOTHING - 1) + usual) / SMOOTHING;
         self.estimate_cohort(batch, waited);
         self.seen += 1;
         // The first batches of a phase are still shaped by the one before, and a pause in which
