@@ -11,12 +11,17 @@ use justonce_core::{
     transition,
 };
 
+use tokio::runtime::Handle;
+
 use crate::commit::Ticket;
 use crate::open::{EmbeddedStore, Inner};
 use crate::records::durable;
 use crate::state::State;
 use crate::step::{Tried, Write, closed};
 
+/// How many records a sweep changes before it waits for the writer: callers share their batches
+/// with no more of a sweep than this.
+const SWEPT_A_BATCH: usize = 16;
 /// How many records one page looks at, at most: it bounds the time a page takes.
 const MAX_LOOKED_AT: usize = 20_000;
 
@@ -115,7 +120,13 @@ fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<T
     let state = &inner.state;
     state.writable()?;
     let now = state.now();
-    let mut sweep = Sweep { inner, left: limit, report: SweepReport::default() };
+    let mut sweep = Sweep {
+        inner,
+        left: limit,
+        report: SweepReport::default(),
+        unpaced: 0,
+        runtime: Handle::current(),
+    };
     for id in due_in_memory(state, now, limit.saturating_add(1)) {
         sweep.one(id)?;
     }
@@ -139,6 +150,9 @@ struct Sweep<'a> {
     inner: &'a Inner,
     left: usize,
     report: SweepReport,
+    /// Changes since the last wait for the writer.
+    unpaced: usize,
+    runtime: Handle,
 }
 
 impl Sweep<'_> {
@@ -157,6 +171,12 @@ impl Sweep<'_> {
         {
             self.report.count(done);
             self.left -= 1;
+            self.unpaced += 1;
+        }
+        if self.unpaced >= SWEPT_A_BATCH {
+            self.unpaced = 0;
+            let batch = self.inner.commits.enqueue(Write::empty()).map_err(|_| closed())?;
+            self.runtime.block_on(durable(&batch))?;
         }
         Ok(())
     }
