@@ -2,7 +2,7 @@
 //!
 //! Callers [`enqueue`](GroupCommit::enqueue) and await their [`Ticket`]. The writer takes all that
 //! has come, hands it to the [`Sink`] and completes the ticket of the whole batch. While it syncs,
-//! the next batch gathers by itself.
+//! the next batch gathers by itself. What nobody waits for [rides along](GroupCommit::ride_along).
 
 use std::fmt;
 use std::mem;
@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::delay::CommitDelay;
+
+/// How long what rides along waits for somebody to ride with.
+const NOBODY_COMES: Duration = Duration::from_millis(2);
 
 /// What makes batches durable.
 pub trait Sink<T>: Send + 'static {
@@ -87,8 +90,10 @@ struct Shared<T> {
 
 struct Queue<T> {
     items: Vec<T>,
+    /// How many of the items somebody waits for.
+    urgent: usize,
     ticket: Ticket,
-    /// The writer sleeps and must be woken when this many items wait.
+    /// The writer sleeps and must be woken when this many urgent items are there.
     wake_at: Option<usize>,
     closing: bool,
 }
@@ -96,6 +101,7 @@ struct Queue<T> {
 /// A batch that is ready to be written.
 struct Gathered<T> {
     items: Vec<T>,
+    urgent: usize,
     ticket: Ticket,
     waited: bool,
 }
@@ -114,6 +120,7 @@ impl<T: Send + 'static> GroupCommit<T> {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue {
                 items: Vec::new(),
+                urgent: 0,
                 ticket: Ticket(Arc::default()),
                 wake_at: None,
                 closing: false,
@@ -139,10 +146,33 @@ impl<T: Send + 'static> GroupCommit<T> {
             return Err(Closed);
         }
         queue.items.push(item);
+        queue.urgent += 1;
         let ticket = queue.ticket.clone();
-        if queue.wake_at.is_some_and(|enough| queue.items.len() >= enough) {
+        if queue.wake_at.is_some_and(|enough| queue.urgent >= enough) {
             queue.wake_at = None;
             drop(queue);
+            self.shared.arrived.notify_one();
+        }
+        Ok(ticket)
+    }
+
+    /// Adds an item that is in no hurry: it shares the sync of those who are. Only if nobody comes
+    /// for a moment does it get one of its own, so callers never wait behind it.
+    ///
+    /// # Errors
+    ///
+    /// If the queue is closed.
+    pub fn ride_along(&self, item: T) -> Result<Ticket, Closed> {
+        let mut queue = self.shared.queue();
+        if queue.closing {
+            return Err(Closed);
+        }
+        queue.items.push(item);
+        let ticket = queue.ticket.clone();
+        // A writer that sleeps without an end must learn that there is something to wait for.
+        let first = queue.items.len() == 1 && queue.wake_at.is_some();
+        drop(queue);
+        if first {
             self.shared.arrived.notify_one();
         }
         Ok(ticket)
@@ -191,17 +221,22 @@ impl<T> Shared<T> {
             queue.wake_at = Some(1);
             queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        let worth = delay.worth_waiting(queue.items.len());
+        if queue.urgent == 0 {
+            queue = self.gather(queue, 1, NOBODY_COMES);
+        }
+        let worth = Some(queue.urgent).filter(|urgent| *urgent > 0);
+        let worth = worth.and_then(|urgent| delay.worth_waiting(urgent));
         if let Some((enough, wait)) = worth {
             queue = self.gather(queue, enough, wait);
         }
         queue.wake_at = None;
+        let urgent = mem::take(&mut queue.urgent);
         let items = mem::take(&mut queue.items);
         let ticket = mem::replace(&mut queue.ticket, Ticket(Arc::default()));
-        Some(Gathered { items, ticket, waited: worth.is_some() })
+        Some(Gathered { items, urgent, ticket, waited: worth.is_some() })
     }
 
-    /// Waits until enough items have come or the time is over.
+    /// Waits until enough urgent items have come or the time is over.
     fn gather<'a>(
         &'a self,
         mut queue: MutexGuard<'a, Queue<T>>,
@@ -209,7 +244,7 @@ impl<T> Shared<T> {
         wait: Duration,
     ) -> MutexGuard<'a, Queue<T>> {
         let start = now();
-        while queue.items.len() < enough && !queue.closing {
+        while queue.urgent < enough && !queue.closing {
             let Some(left) = wait.checked_sub(now().duration_since(start)) else {
                 break;
             };
@@ -225,6 +260,7 @@ impl<T> Shared<T> {
         let mut queue = self.queue();
         queue.closing = true;
         queue.items.clear();
+        queue.urgent = 0;
         queue.ticket.tell(Err(Arc::clone(error)));
     }
 }
@@ -232,14 +268,16 @@ impl<T> Shared<T> {
 /// The writer thread.
 fn write_all<T>(shared: &Shared<T>, mut sink: impl Sink<T>, mut delay: CommitDelay) {
     let mut last = now();
-    while let Some(Gathered { items: mut batch, ticket, waited }) = shared.next_batch(&delay) {
-        let size = batch.len();
+    while let Some(gathered) = shared.next_batch(&delay) {
+        let Gathered { items: mut batch, urgent, ticket, waited } = gathered;
         let start = now();
         match sink.commit(&mut batch) {
             Ok(()) => {
                 let end = now();
-                let (sync, since_last) = (end.duration_since(start), end.duration_since(last));
-                delay.observe(size, waited, sync, since_last);
+                if urgent > 0 {
+                    let (sync, since_last) = (end.duration_since(start), end.duration_since(last));
+                    delay.observe(urgent, waited, sync, since_last);
+                }
                 last = end;
                 ticket.tell(Ok(()));
                 sink.committed(batch);

@@ -22,13 +22,16 @@ const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 /// What a keyspace gathers in memory before it becomes a table on disk.
 const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// The name of a row of the expiry index: the end of the retention, then the batch's number.
+pub(crate) type ExpiryRow = [u8; 16];
+
 /// One change to the disk.
 #[derive(Debug)]
 pub(crate) enum DiskOp {
     Put(RecordId, Vec<u8>),
     Remove(RecordId),
     /// A row of the expiry index has been worked through.
-    Swept([u8; 16]),
+    Swept(ExpiryRow),
 }
 
 /// The open database.
@@ -78,15 +81,18 @@ impl Disk {
         range.map(decoded)
     }
 
-    /// Rows of the expiry index that are due.
+    /// Rows of the expiry index that are due, from one on.
     pub(crate) fn expired(
         &self,
+        from: ExpiryRow,
         now: Timestamp,
-    ) -> impl Iterator<Item = StoreResult<([u8; 16], Vec<RecordId>)>> + use<> {
+    ) -> impl Iterator<Item = StoreResult<(ExpiryRow, Vec<RecordId>)>> + use<> {
         let end = now.as_millis().saturating_add(1).to_be_bytes();
-        self.expiry.range(..end.as_slice()).map(|row| {
+        // A clock that was set back may have left the start behind the end.
+        let start = from.as_slice().min(&end);
+        self.expiry.range(start..end.as_slice()).map(|row| {
             let (key, ids) = row.into_inner().map_err(|e| unreadable(&e))?;
-            let key = <[u8; 16]>::try_from(&*key).map_err(|_| foreign("expiry"))?;
+            let key = ExpiryRow::try_from(&*key).map_err(|_| foreign("expiry"))?;
             let (ids, rest) = ids.as_chunks::<32>();
             if !rest.is_empty() {
                 return Err(foreign("expiry"));

@@ -1,7 +1,7 @@
 //! Looking into, counting and cleaning an embedded store.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use justonce_core::store::{
     Cursor, ListQuery, Maintenance, Page, Stats, Stored, Summary, SweepReport,
@@ -14,6 +14,7 @@ use justonce_core::{
 use tokio::runtime::Handle;
 
 use crate::commit::Ticket;
+use crate::disk::ExpiryRow;
 use crate::open::{EmbeddedStore, Inner};
 use crate::records::durable;
 use crate::state::State;
@@ -21,7 +22,7 @@ use crate::step::{Tried, Write, closed};
 
 /// How many records a sweep changes before it waits for the writer: callers share their batches
 /// with no more of a sweep than this.
-const SWEPT_A_BATCH: usize = 16;
+const SWEPT_A_BATCH: usize = 8;
 /// How many records one page looks at, at most: it bounds the time a page takes.
 const MAX_LOOKED_AT: usize = 20_000;
 
@@ -130,9 +131,11 @@ fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<T
     for id in due_in_memory(state, now, limit.saturating_add(1)) {
         sweep.one(id)?;
     }
+    let mut from = inner.sweep_from.lock().unwrap_or_else(PoisonError::into_inner);
     let mut last = None;
-    for row in state.disk.expired(now) {
+    for row in state.disk.expired(*from, now) {
         let (key, ids) = row?;
+        *from = key;
         for id in ids {
             sweep.one(id)?;
         }
@@ -140,7 +143,11 @@ fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<T
             break;
         }
         // Every record of the row has been looked at: it has done its service.
-        last = Some(inner.commits.enqueue(Write::swept(key)).map_err(|_| closed())?);
+        last = Some(inner.commits.ride_along(Write::swept(key)).map_err(|_| closed())?);
+    }
+    if !sweep.report.more {
+        // The next sweep begins anew: a batch may add a row that is due already.
+        *from = ExpiryRow::default();
     }
     Ok((sweep.report, last))
 }
@@ -175,7 +182,7 @@ impl Sweep<'_> {
         }
         if self.unpaced >= SWEPT_A_BATCH {
             self.unpaced = 0;
-            let batch = self.inner.commits.enqueue(Write::empty()).map_err(|_| closed())?;
+            let batch = self.inner.commits.ride_along(Write::empty()).map_err(|_| closed())?;
             self.runtime.block_on(durable(&batch))?;
         }
         Ok(())

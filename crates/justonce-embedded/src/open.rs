@@ -4,15 +4,15 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use justonce_core::{Clock, StoreError, StoreErrorKind, codec};
 
 use crate::clock::SystemClock;
 use crate::commit::GroupCommit;
 use crate::delay::CommitDelay;
-use crate::disk::{Disk, DiskOp};
+use crate::disk::{Disk, DiskOp, ExpiryRow};
 use crate::journal::{self, Recovered};
 use crate::owner::DirectoryLock;
 use crate::state::{Fences, Home, Live, Row, State, is_settled};
@@ -53,6 +53,9 @@ pub struct EmbeddedStore(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) commits: GroupCommit<Write>,
+    /// Where the sweep under way goes on in the expiry index. Behind it lie removed rows, which
+    /// take time to walk over.
+    pub(crate) sweep_from: Mutex<ExpiryRow>,
     _lock: DirectoryLock,
 }
 
@@ -146,7 +149,12 @@ impl EmbeddedBuilder {
             .map_err(|message| OpenError::Engine { directory: directory.clone(), message })?;
         let commits =
             GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
-        Ok(EmbeddedStore(Arc::new(Inner { state, commits, _lock: lock })))
+        Ok(EmbeddedStore(Arc::new(Inner {
+            state,
+            commits,
+            sweep_from: Mutex::default(),
+            _lock: lock,
+        })))
     }
 }
 

@@ -10,7 +10,7 @@ use justonce_core::{
 };
 
 use crate::commit::{GroupCommit, Ticket};
-use crate::disk::DiskOp;
+use crate::disk::{DiskOp, ExpiryRow};
 use crate::state::{Found, Home, Live, MAX_LIVE, Row, Shard, State, is_settled};
 
 /// More than this many writes in the queue mean that the disk does not keep up.
@@ -44,7 +44,7 @@ impl Write {
     }
 
     /// A row of the expiry index has been worked through.
-    pub(crate) fn swept(row: [u8; 16]) -> Self {
+    pub(crate) fn swept(row: ExpiryRow) -> Self {
         Self { op: Some(DiskOp::Swept(row)), ..Self::empty() }
     }
 }
@@ -195,9 +195,11 @@ impl Stepper<'_> {
         let (after, answer) = decision.carry_out(stored);
         let change = before.live.as_ref().map_or(0, |live| live.change) + 1;
         let planned = plan(id, change, before.home, after, durable);
+        // What nobody waits for, a sweep's work, does not wake the writer.
+        let enqueue = if durable { GroupCommit::enqueue } else { GroupCommit::ride_along };
         let ticket = match planned.write {
             None => None,
-            Some(write) => match self.commits.enqueue(write) {
+            Some(write) => match enqueue(self.commits, write) {
                 Ok(ticket) => Some(ticket),
                 Err(_) => {
                     restore(shard, id, before);
