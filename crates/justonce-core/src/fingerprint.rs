@@ -124,8 +124,12 @@ impl FingerprintBuilder {
 
     /// Adds a JSON part in its canonical form; what does not parse counts byte for byte.
     pub fn json(self, name: &str, value: &[u8]) -> Self {
-        let canonical = Canonical::of(value);
-        self.tagged(name, canonical.kind(), canonical.as_bytes())
+        self.canonical(name, &Canonical::of(value))
+    }
+
+    /// Adds a part that is in its canonical form already.
+    pub fn canonical(self, name: &str, value: &Canonical<'_>) -> Self {
+        self.tagged(name, value.kind(), value.as_bytes())
     }
 
     /// Finishes the fingerprint.

@@ -39,6 +39,7 @@ mod key;
 pub mod memory;
 mod operation;
 mod outcome;
+mod pointer;
 mod policy;
 mod record;
 mod scope;
@@ -65,6 +66,7 @@ pub use outcome::{
     Body, Header, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, Outcome, OutcomeBuilder,
     OutcomeError,
 };
+pub use pointer::{JsonPointer, PointerError};
 pub use policy::{
     AfterRetention, BackOff, MAX_LEASE, MAX_RETENTION, MIN_LEASE, OnFailure, OnLapsed, Policy,
     PolicyBuilder, PolicyError,

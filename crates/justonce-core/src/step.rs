@@ -9,7 +9,7 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::operation::Operation;
 use crate::outcome::Outcome;
-use crate::policy::Policy;
+use crate::policy::{AfterRetention, Policy};
 use crate::record::{RecordId, UnknownReason};
 use crate::scope::Scope;
 use crate::timeline::{Resolver, Why};
@@ -236,6 +236,20 @@ impl Step {
     #[must_use]
     pub const fn new(id: RecordId, action: Action) -> Self {
         Self { id, action }
+    }
+}
+
+impl Begin {
+    /// From when on a begin that finds nothing is a late arrival: its key says when it was issued
+    /// (a UUIDv7), the retention since then is over, and late arrivals are to be refused.
+    #[must_use]
+    pub fn late_from(&self) -> Option<Timestamp> {
+        match self.policy.after_retention() {
+            AfterRetention::New => None,
+            AfterRetention::Refuse(_) => {
+                self.key.issued_at().map(|issued| issued.after(self.policy.retention()))
+            }
+        }
     }
 }
 

@@ -44,7 +44,12 @@ pub fn transition(
 
 fn decide_begin(view: &View<'_>, begin: &Begin, now: Timestamp, fresh: Fence) -> Decision {
     let record = match view {
-        View::Absent => return claim_new(begin, now, fresh),
+        View::Absent => {
+            return match begin.late_from().filter(|late| now >= *late) {
+                Some(since) => existing(Existing::Expired(since)),
+                None => claim_new(begin, now, fresh),
+            };
+        }
         View::Buried(tombstone) => return existing(Existing::Expired(tombstone.since)),
         View::Kept(record) => *record,
     };

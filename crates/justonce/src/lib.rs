@@ -30,3 +30,5 @@ pub use justonce_core::*;
 pub use justonce_embedded as embedded;
 #[cfg(feature = "embedded")]
 pub use justonce_embedded::{CommitDelay, EmbeddedBuilder, EmbeddedStore, OpenError, SystemClock};
+#[cfg(feature = "http")]
+pub use justonce_http as http;

@@ -11,6 +11,9 @@ use crate::claim::Owner;
 use crate::entropy::Entropy;
 use crate::store::{DynStore, SharedStore};
 
+/// The most operations that an engine can be told to execute at once.
+const MAX_CONCURRENT: usize = 1 << 24;
+
 /// Bounds of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -109,6 +112,16 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Waits until nothing is executing. Operations that begin meanwhile wait for their place, so
+    /// call it when no more are let in.
+    pub async fn drained(&self) {
+        let all = u32::try_from(self.inner.limits.max_concurrent).unwrap_or(u32::MAX);
+        // The semaphore is never closed; if it were, nothing could execute either.
+        let _ = self.inner.executions.acquire_many(all).await;
+    }
+}
+
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine")
@@ -156,7 +169,7 @@ impl EngineBuilder {
     #[must_use]
     pub fn build(mut self) -> Engine {
         let limits = &mut self.limits;
-        limits.max_concurrent = limits.max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
+        limits.max_concurrent = limits.max_concurrent.clamp(1, MAX_CONCURRENT);
         limits.max_waiters = limits.max_waiters.min(Semaphore::MAX_PERMITS);
         let entropy = self.entropy.unwrap_or_else(Entropy::from_system);
         let owner =

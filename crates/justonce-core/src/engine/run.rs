@@ -34,21 +34,31 @@ impl Engine {
         H: FnOnce(Context) -> F,
         F: Future<Output = Result<Outcome, HandlerError>>,
     {
+        match self.begin_or_wait(operation).await? {
+            Begun::Claimed(claim) => self.execute(operation, claim, handler).await,
+            Begun::Existing(existing) => Ok(ran(existing)),
+        }
+    }
+
+    /// Claims an operation, or says what became of it, after waiting as the operation's
+    /// [`OnConcurrent`] says if it was busy.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::begin`].
+    pub async fn begin_or_wait(&self, operation: &Operation) -> Result<Begun, RunError> {
         let mut patience = Patience::new(operation.concurrent_rule());
         loop {
-            let existing = match self.begin(operation).await? {
-                Begun::Claimed(claim) => return self.execute(operation, claim, handler).await,
-                Begun::Existing(existing) => existing,
-            };
-            let Existing::Busy(busy) = existing else {
-                return Ok(ran(existing));
+            let busy = match self.begin(operation).await? {
+                Begun::Existing(Existing::Busy(busy)) => busy,
+                begun => return Ok(begun),
             };
             match self.wait(operation, busy, &mut patience).await? {
-                Waited::GiveUp => return Ok(Ran::Busy(busy)),
+                Waited::GiveUp => return Ok(Begun::Existing(Existing::Busy(busy))),
                 Waited::Ended => {}
             }
             if matches!(operation.concurrent_rule(), OnConcurrent::Wait(_)) {
-                return self.await_outcome(operation, busy, patience).await;
+                return self.await_outcome(operation, busy, patience).await.map(Begun::Existing);
             }
         }
     }
@@ -85,7 +95,17 @@ impl Engine {
         }
     }
 
-    async fn execute<H, F>(
+    /// Runs the handler under a claim and settles it: the second half of [`Engine::run`], for
+    /// doors that take the first step themselves. The operation must be the one that was begun.
+    ///
+    /// # Errors
+    ///
+    /// If what the handler said could not be stored.
+    ///
+    /// # Panics
+    ///
+    /// If the handler does, after the operation has been abandoned.
+    pub async fn execute<H, F>(
         &self,
         operation: &Operation,
         mut claim: HeldClaim,

@@ -5,8 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::builder::Engine;
-use super::ran::{Ran, RunError};
-use super::run::ran;
+use super::ran::RunError;
 use crate::operation::{OnConcurrent, Operation};
 use crate::step::{Busy, BusyWhy, Existing};
 
@@ -80,17 +79,17 @@ impl Engine {
         operation: &Operation,
         mut busy: Busy,
         mut patience: Patience,
-    ) -> Result<Ran, RunError> {
+    ) -> Result<Existing, RunError> {
         loop {
             match self.peek(operation).await? {
                 Some(Existing::Busy(still)) => busy = still,
-                Some(existing) => return Ok(ran(existing)),
+                Some(existing) => return Ok(existing),
                 None => {
-                    return Ok(Ran::Busy(Busy { left: Duration::ZERO, ..busy }));
+                    return Ok(Existing::Busy(Busy { left: Duration::ZERO, ..busy }));
                 }
             }
             if let Waited::GiveUp = self.wait(operation, busy, &mut patience).await? {
-                return Ok(Ran::Busy(busy));
+                return Ok(Existing::Busy(busy));
             }
         }
     }
