@@ -296,3 +296,41 @@ fn write_all<T>(shared: &Shared<T>, mut sink: impl Sink<T>, mut delay: CommitDel
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tells the sizes of its batches.
+    struct Sizes(std::sync::mpsc::Sender<usize>);
+
+    impl Sink<u8> for Sizes {
+        fn commit(&mut self, batch: &mut Vec<u8>) -> Result<(), String> {
+            self.0.send(batch.len()).map_err(|error| error.to_string())
+        }
+    }
+
+    fn started() -> (GroupCommit<u8>, std::sync::mpsc::Receiver<usize>) {
+        let (sender, sizes) = std::sync::mpsc::channel();
+        (GroupCommit::start(Sizes(sender), CommitDelay::adaptive()).unwrap(), sizes)
+    }
+
+    #[tokio::test]
+    async fn what_rides_along_is_written_also_when_nobody_comes() {
+        let (commits, sizes) = started();
+        let ticket = commits.ride_along(1).unwrap();
+        assert_eq!(ticket.durable().await, Ok(()));
+        assert_eq!(sizes.recv(), Ok(1));
+    }
+
+    #[test]
+    fn closing_writes_what_rides_along() {
+        let (commits, sizes) = started();
+        for item in 0..10 {
+            commits.ride_along(item).unwrap();
+        }
+        commits.close();
+        assert_eq!(sizes.iter().sum::<usize>(), 10);
+        assert_eq!(commits.ride_along(1).map(|_| ()), Err(Closed));
+    }
+}
