@@ -51,9 +51,9 @@ impl JsonPointer {
 
 impl fmt::Display for JsonPointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.steps.iter().try_for_each(|step| {
-            write!(f, "/{}", step.replace('~', "~0").replace('/', "~1"))
-        })
+        self.steps
+            .iter()
+            .try_for_each(|step| write!(f, "/{}", step.replace('~', "~0").replace('/', "~1")))
     }
 }
 

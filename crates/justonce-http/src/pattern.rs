@@ -126,9 +126,9 @@ pub enum PatternError {
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Shape => f.write_str(
-                "a route is written as methods and a path, as in \"POST /payments/*\"",
-            ),
+            Self::Shape => {
+                f.write_str("a route is written as methods and a path, as in \"POST /payments/*\"")
+            }
             Self::Method(name) => write!(
                 f,
                 "{name:?} cannot be protected: use POST, PATCH, PUT or DELETE, in capitals, \

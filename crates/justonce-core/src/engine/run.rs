@@ -13,7 +13,7 @@ use crate::claim::Fence;
 use crate::operation::{OnConcurrent, Operation};
 use crate::outcome::Outcome;
 use crate::record::UnknownReason;
-use crate::step::{Action, Existing, FailureKind};
+use crate::step::{Action, Busy, Existing, FailureKind};
 
 impl Engine {
     /// Runs the handler if the operation is new, and replays its outcome if it is not.
@@ -47,12 +47,24 @@ impl Engine {
     ///
     /// As [`Engine::begin`].
     pub async fn begin_or_wait(&self, operation: &Operation) -> Result<Begun, RunError> {
+        match self.begin(operation).await? {
+            Begun::Existing(Existing::Busy(busy)) => self.wait_and_begin(operation, busy).await,
+            begun => Ok(begun),
+        }
+    }
+
+    /// The same for an operation that was found busy already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::begin`].
+    pub async fn wait_and_begin(
+        &self,
+        operation: &Operation,
+        mut busy: Busy,
+    ) -> Result<Begun, RunError> {
         let mut patience = Patience::new(operation.concurrent_rule());
         loop {
-            let busy = match self.begin(operation).await? {
-                Begun::Existing(Existing::Busy(busy)) => busy,
-                begun => return Ok(begun),
-            };
             match self.wait(operation, busy, &mut patience).await? {
                 Waited::GiveUp => return Ok(Begun::Existing(Existing::Busy(busy))),
                 Waited::Ended => {}
@@ -60,6 +72,10 @@ impl Engine {
             if matches!(operation.concurrent_rule(), OnConcurrent::Wait(_)) {
                 return self.await_outcome(operation, busy, patience).await.map(Begun::Existing);
             }
+            busy = match self.begin(operation).await? {
+                Begun::Existing(Existing::Busy(busy)) => busy,
+                begun => return Ok(begun),
+            };
         }
     }
 

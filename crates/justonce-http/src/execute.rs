@@ -1,0 +1,243 @@
+//! Executing a claimed operation: the service is called once, its answer is captured and stored.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use http::response::Parts;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
+use http_body::Body;
+use justonce_core::engine::Context;
+use justonce_core::{HandlerError, HeldClaim, Operation, Outcome, Ran, RunError};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tower::{Service, ServiceExt};
+
+use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
+use crate::capture::{Pump, Start, start};
+use crate::extract::Idempotent;
+use crate::fate::Fate;
+use crate::headers::{ATTEMPT, FENCE, Filter, KEY};
+use crate::key::written;
+use crate::problem::{Problem, ProblemCode};
+use crate::routes::Route;
+use crate::shared::Shared;
+use crate::stored::{Captured, outcome, replay};
+use crate::verdict::Verdict;
+
+/// What the caller gets.
+pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
+
+/// An operation that is about to be executed.
+pub(crate) struct Execution<S> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) operation: Operation,
+    pub(crate) service: S,
+    pub(crate) parts: request::Parts,
+    pub(crate) body: WholeBody,
+}
+
+/// What the service has said so far.
+enum Said<R, E> {
+    Nothing,
+    /// A whole answer, held back until it is stored.
+    Answer(Response<ResponseBody<R>>),
+    /// The beginning has gone to the caller; this has the rest.
+    Streaming(Pump),
+    /// It broke off in the middle of a body that had begun to go out.
+    BrokenOff,
+    Problem(Problem),
+    Error(E),
+}
+
+impl<S> Execution<S> {
+    /// Executes, stores, and answers at the end or, with a streamed body, through `early`.
+    pub(crate) async fn run<B, R>(
+        self,
+        claim: HeldClaim,
+        early: oneshot::Sender<Answer<R, S::Error>>,
+    ) -> Option<Answer<R, S::Error>>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        R: Body<Data = Bytes>,
+        R::Error: Into<BoxError>,
+    {
+        let Self { shared, route, operation, service, parts, body } = self;
+        let begun = Instant::now();
+        let attempt = claim.attempt();
+        if attempt > 1 {
+            shared.meters(&route).takeovers.increment(1);
+        }
+        let said = Mutex::new(Said::Nothing);
+        let call = Call { route: &route, shared: &shared, said: &said, early };
+        let request = Request::from_parts(parts, RequestBody::whole(body));
+        let ran = shared
+            .engine
+            .execute(&operation, claim, |context| call.handle(context, service, request))
+            .await;
+        let said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (answer, fate) = conclude(ran, said, &shared, &route);
+        let meters = shared.meters(&route);
+        meters.processing.record(begun.elapsed().as_secs_f64());
+        let status = answer.as_ref().and_then(|answer| answer.as_ref().ok()).map(Response::status);
+        shared.tell(&route, Some(&operation), fate, status, attempt);
+        answer
+    }
+}
+
+/// One call of the service.
+struct Call<'a, R, E> {
+    route: &'a Arc<Route>,
+    shared: &'a Shared,
+    said: &'a Mutex<Said<R, E>>,
+    early: oneshot::Sender<Answer<R, E>>,
+}
+
+impl<R, E> Call<'_, R, E>
+where
+    R: Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    async fn handle<S, B>(
+        self,
+        context: Context,
+        service: S,
+        mut request: Request<RequestBody<B>>,
+    ) -> Result<Outcome, HandlerError>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>, Error = E>,
+    {
+        mark(&mut request, &context, self.route);
+        let response = match service.oneshot(request).await {
+            Ok(response) => response,
+            Err(error) => return self.say(Said::Error(error), Err(HandlerError::Unknown)),
+        };
+        let (mut parts, body) = response.into_parts();
+        let said = parts.extensions.remove::<Verdict>();
+        let rule = &self.route.rule;
+        let filter = Filter::new(rule, &parts.headers);
+        let verdict = rule.statuses.verdict(parts.status, &parts.headers, said);
+        let announced = body.size_hint().exact();
+        match start(body).await {
+            Start::Whole(body) => {
+                let data = body.data();
+                let captured = if data.len() > rule.max_stored_bytes {
+                    Captured::TooLarge(data.len() as u64)
+                } else {
+                    Captured::Whole(data)
+                };
+                let outcome = || outcome(&parts, &filter, &captured, body.trailers());
+                let verdict = judged(verdict, outcome);
+                let answer = forwarded(parts, &filter, ResponseBody::whole(body));
+                self.say(Said::Answer(answer), verdict)
+            }
+            Start::Open(frames, rest) => {
+                let (mut pump, body) = Pump::new(rule.max_stored_bytes, announced);
+                let mut kept = Parts::clone(&parts);
+                kept.extensions.clear();
+                let answer = forwarded(parts, &filter, ResponseBody::streamed(body));
+                let answer = self.shared.with_lifetime(answer, self.route);
+                // A caller that has left needs no answer, but its operation goes on.
+                let _ = self.early.send(Ok(answer));
+                let verdict = if pump.run(frames, rest).await {
+                    let captured = pump.captured();
+                    judged(verdict, || outcome(&kept, &filter, &captured, pump.trailers()))
+                } else {
+                    *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Said::BrokenOff;
+                    return Err(HandlerError::Unknown);
+                };
+                *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Said::Streaming(pump);
+                verdict
+            }
+            Start::Broken => {
+                let problem = Problem::new(ProblemCode::UpstreamFailed, BROKEN);
+                self.say(Said::Problem(problem), Err(HandlerError::Unknown))
+            }
+        }
+    }
+
+    fn say(
+        self,
+        said: Said<R, E>,
+        result: Result<Outcome, HandlerError>,
+    ) -> Result<Outcome, HandlerError> {
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
+        result
+    }
+}
+
+const BROKEN: &str = "The service broke off in the middle of its answer. The operation may have \
+                      taken effect. Repeat the request with the same key, never with a new one.";
+const TIMED_OUT: &str = "The service did not answer in time. The operation may have taken effect. \
+                         Repeat the request with the same key, never with a new one.";
+const SUPERSEDED: &str = "Another attempt with this key took over while this one was running. \
+                          Repeat the request with the same key to get its answer.";
+
+/// Tells the service which operation this is, and in which attempt.
+fn mark<B>(request: &mut Request<B>, context: &Context, route: &Route) {
+    let operation = context.operation();
+    let headers = request.headers_mut();
+    if let Ok(key) = HeaderValue::try_from(written(operation.key(), route.rule.key_syntax)) {
+        headers.insert(KEY, key);
+    }
+    headers.insert(ATTEMPT, HeaderValue::from(context.attempt()));
+    headers.insert(FENCE, HeaderValue::from(context.fence().get()));
+    request.extensions_mut().insert(Idempotent::new(context.clone()));
+}
+
+/// What the engine hears.
+fn judged(verdict: Verdict, outcome: impl FnOnce() -> Outcome) -> Result<Outcome, HandlerError> {
+    match verdict {
+        Verdict::Final => Ok(outcome()),
+        Verdict::NotExecuted => Err(HandlerError::NotExecuted),
+        Verdict::Unknown => Err(HandlerError::Unknown),
+    }
+}
+
+/// The answer for the caller who is answered now.
+fn forwarded<B>(mut parts: Parts, filter: &Filter<'_>, body: B) -> Response<B> {
+    if parts.headers.keys().any(|name| !filter.forwards(name)) {
+        // Rebuilt rather than removed from: removing changes the order of the others.
+        let mut kept = HeaderMap::with_capacity(parts.headers.len());
+        for (name, value) in &parts.headers {
+            if filter.forwards(name) {
+                kept.append(name.clone(), value.clone());
+            }
+        }
+        parts.headers = kept;
+    }
+    Response::from_parts(parts, body)
+}
+
+/// What the caller gets, now that the store has had its say.
+fn conclude<R, E>(
+    ran: Result<Ran, RunError>,
+    said: Said<R, E>,
+    shared: &Shared,
+    route: &Arc<Route>,
+) -> (Option<Answer<R, E>>, Fate) {
+    let fate = Fate::of(&ran);
+    let ours = |problem: Problem| Some(Ok(shared.problem(problem, route)));
+    let answer = match (ran, said) {
+        // The stored outcome of another attempt counts, not what this one said.
+        (Ok(Ran::Superseded(_) | Ran::Unknown(_)), Said::Streaming(_) | Said::BrokenOff) => None,
+        (Ok(Ran::Superseded(Some(outcome)) | Ran::FailedBefore(outcome)), _) => {
+            Some(Ok(shared.replay(replay(&outcome), route)))
+        }
+        (Ok(Ran::Superseded(None)), _) => ours(Problem::new(ProblemCode::Superseded, SUPERSEDED)),
+        (Ok(Ran::Unknown(_)), _) => ours(shared.unknown()),
+        (_, Said::Answer(answer)) => Some(Ok(shared.with_lifetime(answer, route))),
+        (_, Said::Streaming(pump)) => {
+            pump.finish();
+            None
+        }
+        (_, Said::BrokenOff) => None,
+        (_, Said::Problem(problem)) => ours(problem),
+        (_, Said::Error(error)) => Some(Err(error)),
+        (_, Said::Nothing) => ours(
+            Problem::new(ProblemCode::UpstreamFailed, TIMED_OUT)
+                .status(StatusCode::GATEWAY_TIMEOUT),
+        ),
+    };
+    (answer, fate)
+}

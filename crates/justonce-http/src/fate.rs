@@ -1,0 +1,94 @@
+//! What became of a request, in one word: for metrics and the log.
+
+use justonce_core::{Existing, Ran, RunError};
+
+use crate::problem::ProblemCode;
+
+macro_rules! fates {
+    ($($(#[$doc:meta])* $name:ident $label:literal $duplicate:literal;)*) => {
+        /// What became of a request.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) enum Fate {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Fate {
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            pub(crate) const fn label(self) -> &'static str {
+                match self { $(Self::$name => $label,)* }
+            }
+
+            /// Whether it was a duplicate of an operation that had begun before.
+            pub(crate) const fn is_duplicate(self) -> bool {
+                match self { $(Self::$name => $duplicate,)* }
+            }
+        }
+    };
+}
+
+fates! {
+    /// Executed, and its outcome is stored.
+    Executed "executed" false;
+    /// Executed, and the key is free again.
+    Released "released" false;
+    /// Executed, or not: nobody can tell.
+    Abandoned "abandoned" false;
+    /// Executed, but its outcome could not be stored yet.
+    NotStored "not_stored" false;
+    /// Executed, but another attempt took over.
+    Superseded "superseded" false;
+    /// Answered with a stored outcome.
+    Replayed "replayed" true;
+    /// Refused: the operation is running.
+    InFlight "in_flight" true;
+    /// Refused: the operation is unknown.
+    Unknown "unknown" true;
+    /// Refused: the key was used for something else.
+    Mismatch "mismatch" true;
+    /// Refused: the operation is over.
+    Expired "expired" true;
+    /// Refused for its key or its body.
+    Refused "refused" false;
+    /// Refused: the store or the service is not available.
+    Unavailable "unavailable" false;
+    /// Passed without protection.
+    Unprotected "unprotected" false;
+}
+
+impl Fate {
+    pub(crate) fn of(ran: &Result<Ran, RunError>) -> Self {
+        match ran {
+            Ok(Ran::Executed(_) | Ran::Failed(_)) => Self::Executed,
+            Ok(Ran::Released) => Self::Released,
+            Ok(Ran::Abandoned(_)) => Self::Abandoned,
+            Ok(Ran::Superseded(_) | Ran::FailedBefore(_)) => Self::Superseded,
+            Ok(Ran::Replayed(_)) => Self::Replayed,
+            Ok(Ran::Busy(_)) => Self::InFlight,
+            Ok(Ran::Unknown(_)) => Self::Unknown,
+            Ok(Ran::Mismatch) => Self::Mismatch,
+            Ok(Ran::Expired(_)) => Self::Expired,
+            Err(RunError::NotStored { .. }) => Self::NotStored,
+            Err(_) => Self::Unavailable,
+        }
+    }
+
+    pub(crate) const fn of_existing(existing: &Existing) -> Self {
+        match existing {
+            Existing::Completed(_) | Existing::Failed(_) => Self::Replayed,
+            Existing::Busy(_) => Self::InFlight,
+            Existing::Unknown(_) => Self::Unknown,
+            Existing::Mismatch => Self::Mismatch,
+            Existing::Expired(_) => Self::Expired,
+        }
+    }
+
+    pub(crate) const fn of_problem(code: ProblemCode) -> Self {
+        match code {
+            ProblemCode::StoreUnavailable
+            | ProblemCode::Overloaded
+            | ProblemCode::UpstreamUnreachable => Self::Unavailable,
+            _ => Self::Refused,
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Where a request's key comes from, and what it must look like.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Uri};
+use justonce_core::{Canonical, JsonPointer, Key, KeyError, MAX_KEY_BYTES};
+use regex::Regex;
+use sfv::{BareItem, Item, Parser};
+
+use crate::headers::KEY;
+
+/// Where a route's keys come from.
+///
+/// ```
+/// use justonce_core::JsonPointer;
+/// use justonce_http::{KeySource, Rule};
+///
+/// // The default: the header `Idempotency-Key`.
+/// assert_eq!(KeySource::default(), KeySource::Header(justonce_http::headers::KEY));
+///
+/// // Customised: a field of the body.
+/// let orders = Rule::default().key_source(KeySource::Json(JsonPointer::parse("/order/id")?));
+/// # Ok::<(), justonce_core::PointerError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// A header.
+    Header(HeaderName),
+    /// A string or number in a JSON body.
+    Json(JsonPointer),
+    /// A parameter of the query.
+    Query(Box<str>),
+    /// The hash of what is asked: equal requests are one operation.
+    Content,
+}
+
+impl Default for KeySource {
+    fn default() -> Self {
+        Self::Header(KEY)
+    }
+}
+
+impl KeySource {
+    /// Whether the body must be read to know the key.
+    pub(crate) const fn needs_body(&self) -> bool {
+        matches!(self, Self::Json(_) | Self::Content)
+    }
+}
+
+/// How keys are written in headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySyntax {
+    /// As a String of RFC 9651, in quotes, or as it is: `"abc"` and `abc` are the same key.
+    Lenient,
+    /// As a String of RFC 9651 only.
+    Strict,
+}
+
+/// What keys must look like.
+///
+/// ```
+/// use justonce_http::{KeyFormat, KeyShape};
+///
+/// // The default: 1 to 255 visible characters.
+/// let any = KeyFormat::default();
+///
+/// // Customised: a UUID.
+/// let uuid = KeyFormat { shape: KeyShape::Uuid, ..KeyFormat::default() };
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeyFormat {
+    /// The fewest bytes.
+    pub min: usize,
+    /// The most bytes, at most 255.
+    pub max: usize,
+    /// What else is demanded.
+    pub shape: KeyShape,
+}
+
+/// What is demanded of a key beside its length.
+#[derive(Clone, Debug)]
+pub enum KeyShape {
+    /// Nothing.
+    Any,
+    /// A UUID.
+    Uuid,
+    /// A match of this expression.
+    Matches(Regex),
+}
+
+impl Default for KeyFormat {
+    fn default() -> Self {
+        Self { min: 1, max: MAX_KEY_BYTES, shape: KeyShape::Any }
+    }
+}
+
+impl KeyFormat {
+    fn check(&self, text: &str) -> Result<Key, BadKey> {
+        if text.len() < self.min {
+            return Err(if text.is_empty() { BadKey::Empty } else { BadKey::TooShort(self.min) });
+        }
+        if text.len() > self.max {
+            return Err(BadKey::TooLong(self.max));
+        }
+        match &self.shape {
+            KeyShape::Any => {}
+            KeyShape::Uuid if uuid::Uuid::try_parse(text).is_ok() => {}
+            KeyShape::Uuid => return Err(BadKey::NoUuid),
+            KeyShape::Matches(regex) if regex.is_match(text) => {}
+            KeyShape::Matches(_) => return Err(BadKey::NoMatch),
+        }
+        Key::client(text).map_err(|error| match error {
+            KeyError::Empty => BadKey::Empty,
+            KeyError::TooLong(_) => BadKey::TooLong(MAX_KEY_BYTES),
+            KeyError::NotVisible(_) => BadKey::NotVisible,
+        })
+    }
+}
+
+/// Why a key was refused. It never holds the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadKey {
+    /// It is empty.
+    Empty,
+    /// It has fewer bytes than this.
+    TooShort(usize),
+    /// It has more bytes than this.
+    TooLong(usize),
+    /// It has a space, a control character or something beyond ASCII.
+    NotVisible,
+    /// It was sent more than once.
+    Repeated,
+    /// It is not a String as RFC 9651 writes it.
+    NoString,
+    /// It is neither such a String nor plain text.
+    NoText,
+    /// It is not a UUID.
+    NoUuid,
+    /// It does not match what the route demands.
+    NoMatch,
+    /// What the body has in its place is neither a string nor a number.
+    NoScalar,
+}
+
+impl fmt::Display for BadKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("The key is empty. Send a UUID, for example."),
+            Self::TooShort(min) => write!(f, "The key is too short: send at least {min} bytes."),
+            Self::TooLong(max) => write!(f, "The key is too long: send at most {max} bytes."),
+            Self::NotVisible => f.write_str(
+                "The key has a space, a control character or a character beyond ASCII. Send \
+                 visible ASCII characters only.",
+            ),
+            Self::Repeated => f.write_str("The key was sent more than once. Send it once."),
+            Self::NoString => f.write_str(
+                "The key is not a String as RFC 9651 writes it. Send it in double quotes.",
+            ),
+            Self::NoText => f.write_str(
+                "The key can be read in no way. Send it in double quotes, or as visible ASCII \
+                 characters without commas and quotes.",
+            ),
+            Self::NoUuid => f.write_str("The key is not a UUID, which this route demands."),
+            Self::NoMatch => f.write_str("The key does not have the form that this route demands."),
+            Self::NoScalar => f.write_str(
+                "What the body has in the key's place is neither a string nor a number.",
+            ),
+        }
+    }
+}
+
+/// Reads the value of a header as a key's text.
+///
+/// This is the whole parser of keys: bytes of a stranger go in, so it never panics and is fuzzed.
+///
+/// # Errors
+///
+/// If the value can be read in no way that the syntax allows.
+pub fn parse_key(value: &[u8], syntax: KeySyntax) -> Result<String, BadKey> {
+    if value.iter().all(|byte| matches!(byte, b' ' | b'\t')) {
+        return Err(BadKey::Empty);
+    }
+    let looks_like_string = value.iter().find(|byte| **byte != b' ') == Some(&b'"');
+    if looks_like_string
+        && let Ok(item) = Parser::new(value).parse::<Item>()
+        && let BareItem::String(text) = item.bare_item
+    {
+        return Ok(text.as_str().to_owned());
+    }
+    match syntax {
+        KeySyntax::Strict => Err(BadKey::NoString),
+        KeySyntax::Lenient => {
+            let text = std::str::from_utf8(value).map_err(|_| BadKey::NoText)?;
+            let plain = |byte: u8| byte.is_ascii_graphic() && byte != b',' && byte != b'"';
+            if text.bytes().all(plain) { Ok(text.to_owned()) } else { Err(BadKey::NoText) }
+        }
+    }
+}
+
+/// The key from a header or the query, if the request has one.
+pub(crate) fn from_head(
+    source: &KeySource,
+    syntax: KeySyntax,
+    format: &KeyFormat,
+    headers: &HeaderMap,
+    uri: &Uri,
+) -> Result<Option<Key>, BadKey> {
+    let text = match source {
+        KeySource::Header(name) => {
+            let mut lines = headers.get_all(name).into_iter();
+            let Some(line) = lines.next() else { return Ok(None) };
+            if lines.next().is_some() {
+                return Err(BadKey::Repeated);
+            }
+            parse_key(line.as_bytes(), syntax)?
+        }
+        KeySource::Query(name) => {
+            let query = uri.query().unwrap_or_default().as_bytes();
+            let mut found = form_urlencoded::parse(query).filter(|(other, _)| **other == **name);
+            let Some((_, text)) = found.next() else { return Ok(None) };
+            if found.next().is_some() {
+                return Err(BadKey::Repeated);
+            }
+            text.into_owned()
+        }
+        KeySource::Json(_) | KeySource::Content => return Ok(None),
+    };
+    format.check(&text).map(Some)
+}
+
+/// The key from the body, if it has one.
+pub(crate) fn from_body(
+    pointer: &JsonPointer,
+    format: &KeyFormat,
+    body: &Bytes,
+) -> Result<Option<Key>, BadKey> {
+    let canonical = Canonical::of(body);
+    let text = match pointer.find(&canonical) {
+        None | Some("null") => return Ok(None),
+        Some(text) => text,
+    };
+    let text = match text.bytes().next() {
+        Some(b'"') => serde_json::from_str(text).map_err(|_| BadKey::NoScalar)?,
+        Some(b'-' | b'0'..=b'9') => text.to_owned(),
+        _ => return Err(BadKey::NoScalar),
+    };
+    format.check(&text).map(Some)
+}
+
+/// A key as it is written to the service: in quotes where only those are spoken, else as it is.
+pub(crate) fn written(key: &Key, syntax: KeySyntax) -> String {
+    let text = key.as_str();
+    let plain = text.bytes().all(|byte| byte != b',' && byte != b'"' && byte != b'\\');
+    match syntax {
+        KeySyntax::Lenient if plain => text.to_owned(),
+        _ => {
+            let mut quoted = String::with_capacity(text.len() + 2);
+            quoted.push('"');
+            for character in text.chars() {
+                if matches!(character, '"' | '\\') {
+                    quoted.push('\\');
+                }
+                quoted.push(character);
+            }
+            quoted.push('"');
+            quoted
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The layer and its settings.
+
+use std::fmt;
+use std::sync::Arc;
+
+use justonce_core::{Engine, Entropy};
+use tower::Layer;
+
+use crate::pattern::Pattern;
+use crate::routes::{DEFAULT_NAME, Route, Routes};
+use crate::rule::Rule;
+use crate::service::Protected;
+use crate::shared::{Gate, Shared};
+
+/// Makes the operations of an HTTP service take effect once.
+///
+/// ```
+/// use axum::{Router, routing::post};
+/// use justonce_core::{Engine, ManualClock, memory::MemoryStore};
+/// use justonce_http::{Idempotency, KeyPresence, Pattern, Rule};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let engine = Engine::new(MemoryStore::new(ManualClock::default()));
+/// let api = Router::new().route("/payments", post(async || "paid"));
+///
+/// // The default: POST and PATCH with an `Idempotency-Key`.
+/// let app: Router = api.clone().layer(Idempotency::new(engine.clone()));
+///
+/// // Customised: payments must have a key.
+/// let rule = Rule::default().key_presence(KeyPresence::Required);
+/// let layer = Idempotency::builder(engine)
+///     .route("payments", Pattern::parse("POST /payments")?, rule)
+///     .build();
+/// let app: Router = api.layer(layer);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Idempotency {
+    shared: Arc<Shared>,
+}
+
+impl Idempotency {
+    /// A layer with the default rule for POST and PATCH.
+    #[must_use]
+    pub fn new(engine: Engine) -> Self {
+        Self::builder(engine).build()
+    }
+
+    /// Starts a layer with other rules.
+    pub fn builder(engine: Engine) -> IdempotencyBuilder {
+        IdempotencyBuilder {
+            engine,
+            routes: Vec::new(),
+            default: Rule::default(),
+            gate: None,
+            base: String::new(),
+        }
+    }
+}
+
+impl<S> Layer<S> for Idempotency {
+    type Service = Protected<S>;
+
+    fn layer(&self, inner: S) -> Protected<S> {
+        Protected::new(Arc::clone(&self.shared), inner)
+    }
+}
+
+/// Collects the settings of an [`Idempotency`] layer.
+#[must_use = "a builder does nothing until `build`"]
+pub struct IdempotencyBuilder {
+    engine: Engine,
+    routes: Vec<Arc<Route>>,
+    default: Rule,
+    gate: Option<Arc<dyn Gate>>,
+    base: String,
+}
+
+impl IdempotencyBuilder {
+    /// One more route; the first that matches counts. The name is part of the namespace of its
+    /// keys: a route with another name knows nothing of the operations before.
+    pub fn route(mut self, name: &str, pattern: Pattern, rule: Rule) -> Self {
+        self.routes.push(Route::new(name, Some(pattern), rule));
+        self
+    }
+
+    /// The rule for POST and PATCH requests that no route is for. Default: [`Rule::default`].
+    pub fn default_rule(mut self, rule: Rule) -> Self {
+        self.default = rule;
+        self
+    }
+
+    /// Somebody who knows when executing makes no sense. Default: nobody.
+    pub fn gate(mut self, gate: Arc<dyn Gate>) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
+    /// What stands before the paths of the problems' pages in their `type`:
+    /// `https://api.example.com`. Default: nothing, so that the type is a path on the same host,
+    /// where the layer serves the pages.
+    pub fn problems_base(mut self, base: impl Into<String>) -> Self {
+        self.base = base.into();
+        self
+    }
+
+    /// Builds the layer.
+    #[must_use]
+    pub fn build(mut self) -> Idempotency {
+        self.routes.push(Route::new(DEFAULT_NAME, None, self.default));
+        let routes = Routes { list: self.routes };
+        let base = self.base.trim_end_matches('/').into();
+        let entropy = Entropy::from_system();
+        let shared = Shared { engine: self.engine, routes, gate: self.gate, base, entropy };
+        Idempotency { shared: Arc::new(shared) }
+    }
+}
+
+impl fmt::Debug for IdempotencyBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdempotencyBuilder")
+            .field("routes", &self.routes.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,90 @@
+//! Metrics, with handles made once per route: looking them up costs ten times a count.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use justonce_core::store::{Observed, Seen};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+use crate::fate::Fate;
+
+/// The handles of one route. They belong to the recorder that was installed when the layer was
+/// built.
+pub(crate) struct Meters {
+    requests: HashMap<Fate, Counter>,
+    pub(crate) replays: Counter,
+    pub(crate) mismatches: Counter,
+    pub(crate) unknown: Counter,
+    pub(crate) takeovers: Counter,
+    pub(crate) concurrent: Counter,
+    pub(crate) waiters: Gauge,
+    pub(crate) lock_wait: Histogram,
+    pub(crate) processing: Histogram,
+}
+
+impl Meters {
+    pub(crate) fn of(route: &str) -> Self {
+        let route = route.to_owned();
+        let requests = Fate::ALL.iter().map(|fate| {
+            let duplicate = if fate.is_duplicate() { "true" } else { "false" };
+            let counter = counter!(
+                "idempotency_requests_total",
+                "route" => route.clone(), "status" => fate.label(), "duplicate" => duplicate,
+            );
+            (*fate, counter)
+        });
+        Self {
+            requests: requests.collect(),
+            replays: counter!("idempotency_replays_total", "route" => route.clone()),
+            mismatches: counter!("idempotency_mismatches_total", "route" => route.clone()),
+            unknown: counter!("idempotency_unknown_outcomes_total", "route" => route.clone()),
+            takeovers: counter!("idempotency_takeovers_total", "route" => route.clone()),
+            concurrent: counter!("idempotency_concurrent_attempts", "route" => route.clone()),
+            waiters: gauge!("idempotency_waiters", "route" => route.clone()),
+            lock_wait: histogram!("idempotency_lock_wait_seconds", "route" => route.clone()),
+            processing: histogram!(
+                "idempotency_processing_duration_seconds", "handler" => route,
+            ),
+        }
+    }
+
+    pub(crate) fn count(&self, fate: Fate) {
+        if let Some(counter) = self.requests.get(&fate) {
+            counter.increment(1);
+        }
+        match fate {
+            Fate::Replayed => self.replays.increment(1),
+            Fate::Mismatch => self.mismatches.increment(1),
+            Fate::Abandoned => self.unknown.increment(1),
+            Fate::InFlight => self.concurrent.increment(1),
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Debug for Meters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meters").finish_non_exhaustive()
+    }
+}
+
+/// A store whose calls are counted as `idempotency_store_operations_total`, and timed as
+/// `idempotency_store_operation_seconds`.
+///
+/// ```
+/// use justonce_core::{Engine, ManualClock, memory::MemoryStore};
+///
+/// let store = MemoryStore::new(ManualClock::default());
+/// let engine = Engine::new(justonce_http::metered(store));
+/// ```
+pub fn metered<S>(store: S) -> Observed<S> {
+    Observed::new(store, |seen: Seen<'_>| {
+        let status = seen.result.unwrap_or("error");
+        counter!(
+            "idempotency_store_operations_total", "operation" => seen.call, "status" => status,
+        )
+        .increment(1);
+        histogram!("idempotency_store_operation_seconds", "operation" => seen.call)
+            .record(seen.elapsed.as_secs_f64());
+    })
+}

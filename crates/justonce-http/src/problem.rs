@@ -1,0 +1,195 @@
+//! Our own errors, as RFC 9457 writes them.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+/// Where the pages of the problems are, below the base address.
+pub(crate) const PAGES: &str = "/.well-known/idempotency/errors/";
+
+macro_rules! problems {
+    ($($(#[$doc:meta])* $name:ident $code:literal $status:literal $retryable:literal $title:literal;)*) => {
+        /// What went wrong, by its code. Each has a page in `docs/errors`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ProblemCode {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl ProblemCode {
+            /// All codes.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The code as it is sent.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            /// The status that goes with it, unless the case has a better one.
+            #[must_use]
+            pub const fn status(self) -> StatusCode {
+                match self { $(Self::$name => status($status),)* }
+            }
+
+            /// Whether the same request may succeed later.
+            #[must_use]
+            pub const fn is_retryable(self) -> bool {
+                match self { $(Self::$name => $retryable,)* }
+            }
+
+            /// What went wrong, in a few words.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+
+            /// The page that explains it, as Markdown.
+            #[must_use]
+            pub const fn page(self) -> &'static str {
+                match self {
+                    $(Self::$name => {
+                        include_str!(concat!("../../../docs/errors/", $code, ".md"))
+                    })*
+                }
+            }
+        }
+    };
+}
+
+problems! {
+    /// The route demands a key, and there is none.
+    KeyMissing "key-missing" 400 false "An idempotency key is required";
+    /// The key cannot be read or is not what the route demands.
+    KeyInvalid "key-invalid" 400 false "The idempotency key is not valid";
+    /// The key was used for something else.
+    KeyMismatch "key-mismatch" 422 false "The idempotency key was used for a different request";
+    /// The operation is being executed.
+    InFlight "in-flight" 409 true "The first request with this key is still running";
+    /// Nobody can tell whether the operation took effect.
+    OutcomeUnknown "outcome-unknown" 409 false "It is not known whether the operation took effect";
+    /// Another owner took the operation over.
+    Superseded "superseded" 409 true "Another attempt took this operation over";
+    /// The operation is over, and late arrivals are refused.
+    KeyExpired "key-expired" 409 false "The idempotency key has expired";
+    /// The request's body is over the limit.
+    BodyTooLarge "body-too-large" 413 false "The request body is too large";
+    /// The request's body did not arrive whole.
+    BodyIncomplete "body-incomplete" 400 true "The request body did not arrive whole";
+    /// The operation is done, but its answer was too large to be stored.
+    OutcomeTooLarge "outcome-too-large" 409 false "The stored answer is too large to be replayed";
+    /// The store cannot be reached.
+    StoreUnavailable "store-unavailable" 503 true "The idempotency store is not available";
+    /// Too many operations are being executed.
+    Overloaded "overloaded" 503 true "Too many operations are running";
+    /// The service behind was not reached: nothing was executed.
+    UpstreamUnreachable "upstream-unreachable" 502 true "The service could not be reached";
+    /// The service behind failed after it may have begun.
+    UpstreamFailed "upstream-failed" 502 false "The service failed before it answered";
+}
+
+const fn status(code: u16) -> StatusCode {
+    match StatusCode::from_u16(code) {
+        Ok(status) => status,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// One case of a problem, for one caller.
+#[derive(Debug)]
+pub struct Problem {
+    code: ProblemCode,
+    status: StatusCode,
+    detail: String,
+    retry_after: Option<Duration>,
+    location: Option<HeaderValue>,
+    more: Map<String, Value>,
+}
+
+impl Problem {
+    /// A case of a problem. The detail is for the caller: it says what to do, and nothing about our
+    /// inside.
+    #[must_use]
+    pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            status: code.status(),
+            detail: detail.into(),
+            retry_after: None,
+            location: None,
+            more: Map::new(),
+        }
+    }
+
+    /// Another status than the code's own.
+    #[must_use]
+    pub const fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// When to try again.
+    #[must_use]
+    pub const fn retry_after(mut self, time: Duration) -> Self {
+        self.retry_after = Some(time);
+        self
+    }
+
+    /// Where the thing is that the operation made.
+    pub(crate) fn location(mut self, location: Option<HeaderValue>) -> Self {
+        self.location = location;
+        self
+    }
+
+    /// One more member of the body.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Value) -> Self {
+        self.more.insert(name.to_owned(), value);
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub const fn code(&self) -> ProblemCode {
+        self.code
+    }
+
+    /// The answer. `base` is where the pages are served; `instance` names this case in our log.
+    #[must_use]
+    pub fn into_response(self, base: &str, instance: uuid::Uuid) -> Response<Bytes> {
+        let code = self.code.as_str();
+        let page = format!("{base}{PAGES}{code}");
+        let mut body = json!({
+            "type": page,
+            "title": self.code.title(),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "instance": format!("urn:uuid:{instance}"),
+            "retryable": self.code.is_retryable(),
+            "code": code,
+        });
+        if let Some(members) = body.as_object_mut() {
+            members.extend(self.more);
+        }
+        let mut response = Response::new(Bytes::from(body.to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Ok(link) = HeaderValue::try_from(format!("<{page}>; rel=\"describedby\"")) {
+            headers.insert(LINK, link);
+        }
+        if let Some(time) = self.retry_after {
+            let seconds = time.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX));
+            if let Ok(value) = HeaderValue::try_from(seconds.to_string()) {
+                headers.insert(RETRY_AFTER, value);
+            }
+        }
+        if let Some(location) = self.location {
+            headers.insert(LOCATION, location);
+        }
+        response
+    }
+}

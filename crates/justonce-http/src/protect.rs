@@ -1,0 +1,272 @@
+//! One protected request, from its key to its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode, request};
+use http_body::Body;
+use justonce_core::engine::Begun;
+use justonce_core::{Existing, Key, OnConcurrent, Operation, RunError};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tower::{Service, ServiceExt};
+
+use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
+use crate::detach::{Detached, Panicked};
+use crate::execute::{Answer, Execution};
+use crate::fate::Fate;
+use crate::headers::{ATTEMPT, FENCE, STATUS};
+use crate::key::{self, BadKey, KeySource};
+use crate::prefer::on_concurrent;
+use crate::problem::{Problem, ProblemCode};
+use crate::read::{Unread, read_whole};
+use crate::routes::Route;
+use crate::rule::{KeyPresence, WhenStoreDown};
+use crate::same;
+use crate::shared::{Shared, UNPROTECTED};
+
+/// A request that falls under a route.
+pub(crate) struct Request<S> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) service: S,
+    pub(crate) parts: request::Parts,
+}
+
+impl<S> Request<S> {
+    /// The whole way of a request.
+    pub(crate) async fn answer<B, R>(mut self, body: B) -> Answer<R, S::Error>
+    where
+        S: Service<http::Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Send + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+        R: Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        // Nobody but us says these to the service.
+        self.parts.headers.remove(ATTEMPT);
+        self.parts.headers.remove(FENCE);
+        let found = match self.key_of_head() {
+            Ok(found) => found,
+            Err(problem) => return Ok(self.refuse(problem)),
+        };
+        if found.is_none() && !self.route.rule.key_source.needs_body() {
+            return self.without_key(RequestBody::passed(body)).await;
+        }
+        let body = match read_whole(body, self.route.rule.max_request_bytes).await {
+            Ok(body) => body,
+            Err(unread) => return Ok(self.refuse(unread_problem(&self.route, &unread))),
+        };
+        let key = match found.map_or_else(|| self.key_of_body(&body), |key| Ok(Some(key))) {
+            Ok(Some(key)) => key,
+            Ok(None) => return self.without_key(RequestBody::whole(body)).await,
+            Err(problem) => return Ok(self.refuse(problem)),
+        };
+        let operation = match self.operation(key, &body) {
+            Ok(operation) => operation,
+            Err(problem) => return Ok(self.refuse(problem)),
+        };
+        match begin(&self.shared, &self.route, &operation).await {
+            Ok(Begun::Claimed(claim)) => {
+                let Self { shared, route, service, parts } = self;
+                let told = (Arc::clone(&shared), Arc::clone(&route));
+                let (early, receiver) = oneshot::channel();
+                let execution = Execution { shared, route, operation, service, parts, body };
+                // No await between the claim and here: a caller that leaves cannot leave a claim
+                // behind under which nothing was executed.
+                let work = Box::pin(execution.run(claim, early));
+                match Detached::new(work, receiver).await {
+                    Ok(answer) => answer,
+                    Err(Panicked) => Ok(panicked(&told.0, &told.1)),
+                }
+            }
+            Ok(Begun::Existing(existing)) => Ok(self.existing(&existing, &operation)),
+            Err(Refused::Gate(problem)) => Ok(self.refuse(problem)),
+            Err(Refused::Run(error)) => self.not_begun(&error, body).await,
+        }
+    }
+
+    fn key_of_head(&self) -> Result<Option<Key>, Problem> {
+        let rule = &self.route.rule;
+        let parts = &self.parts;
+        key::from_head(
+            &rule.key_source,
+            rule.key_syntax,
+            &rule.key_format,
+            &parts.headers,
+            &parts.uri,
+        )
+        .map_err(bad_key)
+    }
+
+    fn key_of_body(&self, body: &WholeBody) -> Result<Option<Key>, Problem> {
+        let rule = &self.route.rule;
+        match &rule.key_source {
+            KeySource::Json(pointer) => {
+                key::from_body(pointer, &rule.key_format, &body.data()).map_err(bad_key)
+            }
+            KeySource::Content => {
+                let data = body.data();
+                let canonical = same::canonical(&rule.fingerprint.body, &data);
+                Ok(Some(same::content_key(&self.parts, &canonical)))
+            }
+            KeySource::Header(_) | KeySource::Query(_) => Ok(None),
+        }
+    }
+
+    fn operation(&self, key: Key, body: &WholeBody) -> Result<Operation, Problem> {
+        let Route { name, rule, .. } = &*self.route;
+        let parts = &self.parts;
+        let scope = same::scope(rule, name, &parts.method, &parts.headers).map_err(|error| {
+            Problem::new(ProblemCode::KeyInvalid, format!("The caller cannot be told: {error}."))
+        })?;
+        let data = body.data();
+        let canonical = same::canonical(&rule.fingerprint.body, &data);
+        let fingerprint = same::fingerprint(rule, &scope, parts, &canonical);
+        let operation = Operation::new(scope, key)
+            .with_fingerprint(fingerprint)
+            .with_policy(Arc::clone(&rule.policy))
+            .on_concurrent(on_concurrent(rule, &parts.headers));
+        Ok(match rule.handler_timeout {
+            Some(timeout) => operation.with_handler_timeout(timeout),
+            None => operation,
+        })
+    }
+
+    fn existing<R>(&self, existing: &Existing, operation: &Operation) -> Response<ResponseBody<R>> {
+        let response = self.shared.existing(existing, &self.route);
+        let fate = Fate::of_existing(existing);
+        self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), 0);
+        response
+    }
+
+    fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
+        let fate = Fate::of_problem(problem.code());
+        let response = self.shared.problem(problem, &self.route);
+        self.shared.tell(&self.route, None, fate, Some(response.status()), 0);
+        response
+    }
+
+    /// Nothing was claimed: the request is refused, or passes without protection.
+    async fn not_begun<B, R>(self, error: &RunError, body: WholeBody) -> Answer<R, S::Error>
+    where
+        S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
+    {
+        let is_down = matches!(error, RunError::Store(_));
+        if !is_down || self.route.rule.when_store_down == WhenStoreDown::Refuse {
+            return Ok(self.refuse(self.shared.not_executed(error)));
+        }
+        tracing::warn!(target: "justonce::store", %error, "the store failed: passed unprotected");
+        self.pass(RequestBody::whole(body)).await
+    }
+
+    async fn without_key<B, R>(self, body: RequestBody<B>) -> Answer<R, S::Error>
+    where
+        S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
+    {
+        if self.route.rule.key_presence == KeyPresence::Required {
+            return Ok(self.refuse(Problem::new(ProblemCode::KeyMissing, MISSING)));
+        }
+        self.pass(body).await
+    }
+
+    async fn pass<B, R>(self, body: RequestBody<B>) -> Answer<R, S::Error>
+    where
+        S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
+    {
+        let request = http::Request::from_parts(self.parts, body);
+        let response = self.service.oneshot(request).await?;
+        let status = Some(response.status());
+        self.shared.tell(&self.route, None, Fate::Unprotected, status, 0);
+        let mut response = response.map(ResponseBody::passed);
+        response.headers_mut().insert(STATUS, UNPROTECTED);
+        Ok(response)
+    }
+}
+
+/// Claims the operation, or learns what became of it.
+async fn begin(shared: &Shared, route: &Route, operation: &Operation) -> Result<Begun, Refused> {
+    let engine = &shared.engine;
+    if let Some(time) = shared.gate.as_ref().and_then(|gate| gate.closed_for()) {
+        return match engine.peek(operation).await.map_err(RunError::from)? {
+            Some(existing) => Ok(Begun::Existing(existing)),
+            None => Err(Refused::Gate(shared.gate_closed(time))),
+        };
+    }
+    if operation.concurrent_rule() == OnConcurrent::Reject {
+        return Ok(engine.begin(operation).await?);
+    }
+    // Most requests wait for nobody: only those that do are counted as waiting.
+    let busy = match engine.begin(operation).await? {
+        Begun::Existing(Existing::Busy(busy)) => busy,
+        begun => return Ok(begun),
+    };
+    let meters = &route.meters;
+    meters.concurrent.increment(1);
+    let _waiting = Waiting::new(&meters.waiters);
+    let start = Instant::now();
+    let begun = engine.wait_and_begin(operation, busy).await;
+    meters.lock_wait.record(start.elapsed().as_secs_f64());
+    Ok(begun?)
+}
+
+/// Why nothing was begun.
+enum Refused {
+    Gate(Problem),
+    Run(RunError),
+}
+
+impl From<RunError> for Refused {
+    fn from(error: RunError) -> Self {
+        Self::Run(error)
+    }
+}
+
+/// One duplicate that waits, for as long as this lives.
+struct Waiting<'a>(&'a metrics::Gauge);
+
+impl<'a> Waiting<'a> {
+    fn new(gauge: &'a metrics::Gauge) -> Self {
+        gauge.increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+fn bad_key(why: BadKey) -> Problem {
+    Problem::new(ProblemCode::KeyInvalid, why.to_string())
+}
+
+fn unread_problem(route: &Route, unread: &Unread) -> Problem {
+    match unread {
+        Unread::TooLarge => Problem::new(
+            ProblemCode::BodyTooLarge,
+            format!("The body is over {} bytes.", route.rule.max_request_bytes),
+        ),
+        Unread::Incomplete(error) => {
+            tracing::info!(target: "justonce::request", %error, "the body did not arrive whole");
+            let detail = "The body did not arrive whole. Nothing was executed.";
+            Problem::new(ProblemCode::BodyIncomplete, detail)
+        }
+    }
+}
+
+fn panicked<R>(shared: &Shared, route: &Route) -> Response<ResponseBody<R>> {
+    tracing::error!(target: "justonce::request", route = &*route.name, "the service panicked");
+    let problem = Problem::new(ProblemCode::UpstreamFailed, PANICKED);
+    let response = shared.problem(problem.status(StatusCode::INTERNAL_SERVER_ERROR), route);
+    shared.tell(route, None, Fate::Abandoned, Some(response.status()), 0);
+    response
+}
+
+const MISSING: &str = "This route demands an idempotency key: send the header Idempotency-Key \
+                       with a value that is new for every operation and the same for its retries.";
+const PANICKED: &str = "The service crashed. The operation may have taken effect. Repeat the \
+                        request with the same key, never with a new one.";

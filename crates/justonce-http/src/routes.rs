@@ -1,0 +1,68 @@
+//! Which rule a request falls under.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method, Version};
+
+use crate::meters::Meters;
+use crate::pattern::Pattern;
+use crate::rule::{KeyPresence, Rule};
+
+/// The name of the route for requests that no other is for.
+pub(crate) const DEFAULT_NAME: &str = "default";
+
+/// A rule and the requests it is for.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// Its name: in scopes, metrics and logs.
+    pub(crate) name: Box<str>,
+    pub(crate) pattern: Option<Pattern>,
+    pub(crate) rule: Rule,
+    pub(crate) lifetime: http::HeaderValue,
+    pub(crate) meters: Meters,
+}
+
+impl Route {
+    pub(crate) fn new(name: &str, pattern: Option<Pattern>, rule: Rule) -> Arc<Self> {
+        let lifetime = http::HeaderValue::from(rule.policy.retention().as_secs());
+        Arc::new(Self { name: name.into(), pattern, lifetime, meters: Meters::of(name), rule })
+    }
+
+    fn matches(&self, method: &Method, path: &str) -> bool {
+        match &self.pattern {
+            Some(pattern) => pattern.matches(method, path),
+            None => *method == Method::POST || *method == Method::PATCH,
+        }
+    }
+}
+
+/// All routes: the first that matches counts, and at the end one for POST and PATCH.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    pub(crate) list: Vec<Arc<Route>>,
+}
+
+impl Routes {
+    /// The route of a request, if it is to be protected.
+    pub(crate) fn of(&self, method: &Method, path: &str) -> Option<&Arc<Route>> {
+        self.list
+            .iter()
+            .find(|route| route.matches(method, path))
+            .filter(|route| route.rule.key_presence != KeyPresence::Off)
+    }
+}
+
+/// Whether a request never touches the store, key or no key.
+pub(crate) fn never_protected(method: &Method, headers: &HeaderMap, version: Version) -> bool {
+    let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::CONNECT]
+        .contains(method);
+    is_safe || (version <= Version::HTTP_11 && wants_upgrade(headers))
+}
+
+fn wants_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(http::header::UPGRADE)
+        && headers.get_all(http::header::CONNECTION).into_iter().any(|line| {
+            let mut words = line.as_bytes().split(|byte| *byte == b',');
+            words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade"))
+        })
+}

@@ -1,0 +1,125 @@
+//! What counts as the same request: scopes and fingerprints.
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName};
+use justonce_core::{Canonical, Fingerprint, Key, Scope, ScopeError};
+use percent_encoding::percent_decode;
+
+use crate::rule::{BodyMode, Places, Rule, ScopePart};
+
+/// The namespace of a request's key: route, method and whose it is.
+pub(crate) fn scope(
+    rule: &Rule,
+    route: &str,
+    method: &http::Method,
+    headers: &HeaderMap,
+) -> Result<Scope, ScopeError> {
+    let mut builder = Scope::builder().route(route).part("method", method.as_str());
+    for (number, part) in rule.scope.iter().enumerate() {
+        let (ScopePart::Principal(name) | ScopePart::Tenant(name)) = part;
+        // A part that is missing differs from one that is empty, so strangers share no scope with
+        // anybody.
+        let Some(value) = values(headers, name) else { continue };
+        builder = match part {
+            ScopePart::Principal(_) => builder.secret(format!("principal_{number}"), &value),
+            ScopePart::Tenant(_) => builder.tenant(value),
+        };
+    }
+    builder.build()
+}
+
+/// All values of a header as one text, none of which can pose as another.
+fn values(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
+    let lines = headers.get_all(name).into_iter().map(|line| match line.to_str() {
+        Ok(text) => text.to_owned(),
+        Err(_) => format!("\0{}", data_encoding::HEXLOWER.encode(line.as_bytes())),
+    });
+    // A line break cannot be in a value.
+    lines.reduce(|all, line| format!("{all}\n{line}"))
+}
+
+/// A body in the form in which it is compared.
+pub(crate) fn canonical<'a>(mode: &BodyMode, body: &'a Bytes) -> Canonical<'a> {
+    match mode {
+        BodyMode::Raw => Canonical::Raw(body),
+        BodyMode::Ignored => Canonical::Raw(b""),
+        BodyMode::Json(Places::All) => Canonical::of(body),
+        BodyMode::Json(Places::Without(places)) => Canonical::of(body).without(places),
+        BodyMode::Json(Places::Only(places)) => Canonical::of(body).only(places),
+        BodyMode::Form => form(body).map_or(Canonical::Raw(body), Canonical::Json),
+    }
+}
+
+/// A form as a JSON list of its fields, sorted by name; repeats stay in their order. Nothing if it
+/// is no form: a wrong escape has no meaning that all agree on.
+fn form(body: &[u8]) -> Option<String> {
+    let mut fields = Vec::new();
+    for field in body.split(|byte| *byte == b'&').filter(|field| !field.is_empty()) {
+        let mut halves = field.splitn(2, |byte| *byte == b'=');
+        let name = decoded(halves.next()?)?;
+        let value = halves.next().map(decoded);
+        fields.push((name, value.map_or(Some(String::new()), |value| value)?));
+    }
+    fields.sort_by(|a, b| a.0.cmp(&b.0));
+    serde_json::to_string(&fields).ok()
+}
+
+fn decoded(text: &[u8]) -> Option<String> {
+    let spaced: Vec<u8> =
+        text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
+    let mut escapes = text.split(|byte| *byte == b'%').skip(1);
+    let valid = escapes
+        .all(|rest| rest.get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)));
+    if !valid {
+        return None;
+    }
+    percent_decode(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
+}
+
+/// The digest of what is asked.
+pub(crate) fn fingerprint(
+    rule: &Rule,
+    scope: &Scope,
+    parts: &Parts,
+    body: &Canonical<'_>,
+) -> Fingerprint {
+    let asked = &rule.fingerprint;
+    let mut builder = Fingerprint::builder(scope)
+        .part("method", parts.method.as_str().as_bytes())
+        .part("path", parts.uri.path().as_bytes());
+    if asked.query
+        && let Some(query) = parts.uri.query()
+    {
+        builder = builder.part("query", query.as_bytes());
+    }
+    for name in &asked.headers {
+        for line in parts.headers.get_all(name) {
+            builder = builder.part(name.as_str(), line.as_bytes());
+        }
+    }
+    builder.canonical("body", body).finish()
+}
+
+/// The key of a request whose content is its key.
+pub(crate) fn content_key(parts: &Parts, body: &Canonical<'_>) -> Key {
+    let source = format!("{} {}", parts.method, parts.uri);
+    Key::content(&source, body.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_are_compared_by_their_fields() {
+        assert_eq!(form(b"b=2&a=1"), form(b"a=1&b=2"));
+        assert_eq!(form(b"a=%41+x"), form(b"a=A%20x"));
+        assert_ne!(form(b"a=1&a=2"), form(b"a=2&a=1"));
+        assert_ne!(form(b"a=1"), form(b"a=1&b="));
+        assert_eq!(form(b"a"), form(b"a="));
+        for wrong in [&b"a=%4"[..], b"a=%zz", b"a=%ff"] {
+            assert_eq!(form(wrong), None);
+        }
+    }
+}

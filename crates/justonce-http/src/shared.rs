@@ -1,0 +1,172 @@
+//! What all requests through one layer share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderValue, Response, StatusCode};
+use justonce_core::{Busy, Engine, Entropy, Existing, Operation, RunError};
+use tracing::{Level, info, warn};
+use uuid::Uuid;
+
+use crate::body::{ResponseBody, WholeBody};
+use crate::fate::Fate;
+use crate::headers::LIFETIME;
+use crate::meters::Meters;
+use crate::problem::{Problem, ProblemCode};
+use crate::routes::{Route, Routes};
+use crate::stored::replay;
+
+/// How soon to try again when the store or a place was not to be had.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// Somebody who knows that executing makes no sense at the moment: a circuit breaker.
+///
+/// While it is closed, replays are still answered, and new operations get 503 without a claim.
+pub trait Gate: Send + Sync + 'static {
+    /// How long it will be closed; nothing while it is open.
+    fn closed_for(&self) -> Option<Duration>;
+}
+
+/// What all requests through one layer share.
+pub(crate) struct Shared {
+    pub(crate) engine: Engine,
+    pub(crate) routes: Routes,
+    pub(crate) gate: Option<Arc<dyn Gate>>,
+    /// Where the pages of the problems are, before their path.
+    pub(crate) base: Box<str>,
+    pub(crate) entropy: Entropy,
+}
+
+impl Shared {
+    /// A name for one case of a problem.
+    pub(crate) fn new_instance(&self) -> Uuid {
+        let random = Uuid::from_u64_pair(self.entropy.next_u64(), self.entropy.next_u64());
+        uuid::Builder::from_random_bytes(random.into_bytes()).into_uuid()
+    }
+
+    pub(crate) fn meters<'a>(&self, route: &'a Route) -> &'a Meters {
+        &route.meters
+    }
+
+    /// Says how long answers of this route are replayed.
+    pub(crate) fn with_lifetime<B>(&self, mut response: Response<B>, route: &Route) -> Response<B> {
+        response.headers_mut().insert(LIFETIME, route.lifetime.clone());
+        response
+    }
+
+    /// The answer to a problem. The log knows it by the same name.
+    pub(crate) fn problem<B>(&self, problem: Problem, route: &Route) -> Response<ResponseBody<B>> {
+        let instance = self.new_instance();
+        info!(
+            target: "justonce::problem", route = &*route.name, code = problem.code().as_str(),
+            %instance, "answered with a problem"
+        );
+        let response = problem.into_response(&self.base, instance);
+        self.with_lifetime(response.map(ResponseBody::whole), route)
+    }
+
+    pub(crate) fn replay<B>(
+        &self,
+        replayed: Result<Response<WholeBody>, Problem>,
+        route: &Route,
+    ) -> Response<ResponseBody<B>> {
+        match replayed {
+            Ok(response) => self.with_lifetime(response.map(ResponseBody::whole), route),
+            Err(problem) => self.problem(problem, route),
+        }
+    }
+
+    /// The answer to a duplicate.
+    pub(crate) fn existing<B>(
+        &self,
+        existing: &Existing,
+        route: &Route,
+    ) -> Response<ResponseBody<B>> {
+        let problem = match existing {
+            Existing::Completed(outcome) | Existing::Failed(outcome) => {
+                return self.replay(replay(outcome), route);
+            }
+            Existing::Busy(busy) => in_flight(*busy),
+            Existing::Unknown(_) => self.unknown(),
+            Existing::Mismatch => Problem::new(ProblemCode::KeyMismatch, MISMATCH),
+            Existing::Expired(_) => Problem::new(ProblemCode::KeyExpired, EXPIRED),
+        };
+        self.problem(problem, route)
+    }
+
+    pub(crate) fn unknown(&self) -> Problem {
+        Problem::new(ProblemCode::OutcomeUnknown, UNKNOWN)
+    }
+
+    /// The answer when nothing could be executed.
+    pub(crate) fn not_executed(&self, error: &RunError) -> Problem {
+        match error {
+            RunError::Overloaded { .. } => {
+                Problem::new(ProblemCode::Overloaded, OVERLOADED).retry_after(TRY_AGAIN)
+            }
+            error => {
+                warn!(target: "justonce::store", %error, "the store failed");
+                Problem::new(ProblemCode::StoreUnavailable, STORE_DOWN).retry_after(TRY_AGAIN)
+            }
+        }
+    }
+
+    pub(crate) fn gate_closed(&self, time: Duration) -> Problem {
+        Problem::new(ProblemCode::UpstreamUnreachable, GATE_CLOSED)
+            .status(StatusCode::SERVICE_UNAVAILABLE)
+            .retry_after(time)
+    }
+
+    /// Counts a request and writes its line of the log: a hash of the key, never the key.
+    pub(crate) fn tell(
+        &self,
+        route: &Route,
+        operation: Option<&Operation>,
+        fate: Fate,
+        status: Option<StatusCode>,
+        attempt: u32,
+    ) {
+        route.meters.count(fate);
+        if !tracing::enabled!(target: "justonce::request", Level::INFO) {
+            return;
+        }
+        info!(
+            target: "justonce::request",
+            route = &*route.name,
+            key = operation.map(|operation| tracing::field::debug(operation.key())),
+            outcome = fate.label(),
+            status = status.map(|status| status.as_u16()),
+            attempt = Some(attempt).filter(|attempt| *attempt > 0),
+            "request"
+        );
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+fn in_flight(busy: Busy) -> Problem {
+    Problem::new(ProblemCode::InFlight, IN_FLIGHT).retry_after(busy.left)
+}
+
+/// The value of the header on unprotected answers.
+pub(crate) const UNPROTECTED: HeaderValue = HeaderValue::from_static("unprotected");
+
+const MISMATCH: &str = "This key was used before with a different request. Retries must be equal \
+                        to the first try; a new operation needs a new key.";
+const EXPIRED: &str = "The operation with this key is over and its answer is no longer kept. If \
+                       this is a retry, it comes too late; a new operation needs a new key.";
+const IN_FLIGHT: &str = "The first request with this key is still running. Try again later with \
+                         the same key, or send 'Prefer: wait=10' to wait for its answer.";
+const UNKNOWN: &str = "The operation was begun, and it is not known whether it took effect. It is \
+                       not executed again until that is resolved. Do not use a new key.";
+const STORE_DOWN: &str = "The operation was not executed, because it could not be made certain \
+                          that it happens once. Try again later with the same key.";
+const OVERLOADED: &str = "The operation was not executed: too many are running. Try again later \
+                          with the same key.";
+const GATE_CLOSED: &str = "The service is known to be down at the moment. The operation was not \
+                           executed. Try again later with the same key.";

@@ -1,0 +1,106 @@
+//! Answers as outcomes, and outcomes as answers.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, LOCATION};
+use http::response::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use justonce_core::{Body, Outcome, OutcomeBuilder};
+use serde_json::json;
+
+use crate::body::WholeBody;
+use crate::headers::{Filter, REPLAYED};
+use crate::problem::{Problem, ProblemCode};
+
+/// Marks a stored header as a trailer: no header's name can begin with it.
+const TRAILER_MARK: char = ':';
+
+/// What was captured of a body.
+pub(crate) enum Captured {
+    Whole(Bytes),
+    /// Only its size: it was too large.
+    TooLarge(u64),
+}
+
+/// The outcome that is stored for an answer.
+pub(crate) fn outcome(
+    parts: &Parts,
+    filter: &Filter<'_>,
+    body: &Captured,
+    trailers: Option<&HeaderMap>,
+) -> Outcome {
+    let mut builder = Outcome::builder().status(parts.status.as_u16());
+    for (name, value) in parts.headers.iter().filter(|(name, _)| filter.stores(name)) {
+        builder = builder.header(name.as_str(), Bytes::copy_from_slice(value.as_bytes()));
+    }
+    for (name, value) in trailers.into_iter().flat_map(HeaderMap::iter) {
+        let name = format!("{TRAILER_MARK}{name}");
+        builder = builder.header(name, Bytes::copy_from_slice(value.as_bytes()));
+    }
+    let builder = with_body(builder, body);
+    builder.build().unwrap_or_else(|_| without_headers(parts, body))
+}
+
+/// Headers beyond what can be stored make the whole answer too large to be replayed.
+fn without_headers(parts: &Parts, body: &Captured) -> Outcome {
+    let size = match body {
+        Captured::Whole(bytes) => bytes.len() as u64,
+        Captured::TooLarge(size) => *size,
+    };
+    let mut builder = Outcome::builder().status(parts.status.as_u16()).too_large(size);
+    if let Some(location) = parts.headers.get(LOCATION).filter(|value| value.len() < 4096) {
+        let location = Bytes::copy_from_slice(location.as_bytes());
+        builder = builder.header(LOCATION.as_str(), location);
+    }
+    builder.build().unwrap_or_else(|_| Outcome::empty())
+}
+
+fn with_body(builder: OutcomeBuilder, body: &Captured) -> OutcomeBuilder {
+    match body {
+        Captured::Whole(bytes) => builder.body(bytes.clone()),
+        Captured::TooLarge(size) => builder.too_large(*size),
+    }
+}
+
+/// The answer that repeats an outcome, or the problem that it cannot be repeated.
+pub(crate) fn replay(outcome: &Outcome) -> Result<Response<WholeBody>, Problem> {
+    let status = outcome.status().and_then(|code| StatusCode::from_u16(code).ok());
+    let status = status.unwrap_or(StatusCode::OK);
+    let mut headers = HeaderMap::with_capacity(outcome.headers().len() + 3);
+    let mut trailers = HeaderMap::new();
+    for header in outcome.headers() {
+        let Ok(value) = HeaderValue::from_maybe_shared(header.value.clone()) else { continue };
+        let (map, name) = match header.name.strip_prefix(TRAILER_MARK) {
+            Some(name) => (&mut trailers, name),
+            None => (&mut headers, &*header.name),
+        };
+        if let Ok(name) = HeaderName::try_from(name) {
+            map.append(name, value);
+        }
+    }
+    let body = match outcome.stored_body() {
+        Body::Whole(bytes) => bytes.clone(),
+        Body::TooLarge(size) => return Err(too_large(status, *size, headers.remove(LOCATION))),
+    };
+    if !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    headers.insert(REPLAYED, HeaderValue::from_static("true"));
+    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    if !bodiless && headers.contains_key(CONTENT_LENGTH) {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    }
+    let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
+    let mut response = Response::new(WholeBody::new(body, trailers));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    Ok(response)
+}
+
+fn too_large(status: StatusCode, size: u64, location: Option<HeaderValue>) -> Problem {
+    let detail = "The operation is done and is not executed again, but its answer was too large \
+                  to be kept. Fetch the result from where the service has it.";
+    Problem::new(ProblemCode::OutcomeTooLarge, detail)
+        .with("stored_status", json!(status.as_u16()))
+        .with("stored_bytes", json!(size))
+        .location(location)
+}

@@ -1,0 +1,158 @@
+//! What the layer answers itself, below `/.well-known/idempotency/`: what became of a key, and the
+//! pages of the problems.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, request};
+use justonce_core::{BusyWhy, Entry, Existing, Key, Operation, StateName, StoreResult};
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+
+use crate::body::ResponseBody;
+use crate::problem::{PAGES, Problem, ProblemCode};
+use crate::routes::Route;
+use crate::same;
+use crate::shared::Shared;
+
+const PREFIX: &str = "/.well-known/idempotency/";
+
+/// What is asked of the layer itself.
+pub(crate) enum Asked {
+    /// The page of a problem.
+    Page(ProblemCode),
+    /// What became of a key.
+    State(Box<StateQuery>),
+    /// Something below our path that does not exist.
+    Nothing,
+}
+
+/// Asks what became of a key.
+pub(crate) struct StateQuery {
+    key: String,
+    path: Option<String>,
+    method: Option<String>,
+    headers: HeaderMap,
+}
+
+impl Asked {
+    /// What a request asks of the layer itself, if it does.
+    pub(crate) fn of(parts: &request::Parts) -> Option<Self> {
+        if !parts.uri.path().starts_with(PREFIX) || parts.method != Method::GET {
+            return None;
+        }
+        if let Some(code) = parts.uri.path().strip_prefix(PAGES) {
+            let found = ProblemCode::ALL.iter().find(|known| known.as_str() == code);
+            return Some(found.map_or(Self::Nothing, |code| Self::Page(*code)));
+        }
+        let key = parts.uri.path().strip_prefix(PREFIX).filter(|key| !key.contains('/'))?;
+        let query = parts.uri.query().unwrap_or_default().as_bytes();
+        let parameter = |wanted: &str| {
+            let mut all = form_urlencoded::parse(query);
+            all.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
+        };
+        Some(Self::State(Box::new(StateQuery {
+            key: percent_decode_str(key).decode_utf8_lossy().into_owned(),
+            path: parameter("path"),
+            method: parameter("method"),
+            headers: parts.headers.clone(),
+        })))
+    }
+}
+
+pub(crate) async fn answer<B>(shared: &Shared, asked: Asked) -> Response<ResponseBody<B>> {
+    let response = match asked {
+        Asked::Page(code) => page(code),
+        Asked::State(query) => match state(shared, &query).await {
+            Ok(value) => {
+                let mut response = Response::new(Bytes::from(value.to_string()));
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+                response
+            }
+            Err(problem) => problem.into_response(&shared.base, shared.new_instance()),
+        },
+        Asked::Nothing => {
+            let mut response = Response::new(Bytes::from_static(b"There is no such page.\n"));
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            response
+        }
+    };
+    response.map(ResponseBody::whole)
+}
+
+fn page(code: ProblemCode) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from_static(code.page().as_bytes()));
+    let kind = HeaderValue::from_static("text/markdown; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// What became of a key, without executing anything or showing any body.
+async fn state(shared: &Shared, query: &StateQuery) -> Result<Value, Problem> {
+    let invalid = |detail: &str| Problem::new(ProblemCode::KeyInvalid, detail);
+    let key = Key::client(&query.key).map_err(|error| invalid(&format!("{error}.")))?;
+    let path = query
+        .path
+        .as_deref()
+        .ok_or_else(|| invalid("Say which path the key was sent to: add '?path=/payments/1'."))?;
+    let method = query.method.as_deref().unwrap_or("POST");
+    let method = Method::from_bytes(method.as_bytes())
+        .map_err(|_| invalid("The method of the query is not one of HTTP."))?;
+    let route_path = path.split('?').next().unwrap_or(path);
+    let Some(route) = shared.routes.of(&method, route_path) else {
+        return Ok(json!({ "state": "absent" }));
+    };
+    let operation = operation(route, key, &method, &query.headers)?;
+    look(shared, &operation).await.map_err(|error| shared.not_executed(&error.into()))
+}
+
+fn operation(
+    route: &Route,
+    key: Key,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Operation, Problem> {
+    let scope = same::scope(&route.rule, &route.name, method, headers).map_err(|error| {
+        Problem::new(ProblemCode::KeyInvalid, format!("The caller cannot be told: {error}."))
+    })?;
+    Ok(Operation::new(scope, key))
+}
+
+async fn look(shared: &Shared, operation: &Operation) -> StoreResult<Value> {
+    let Some(existing) = shared.engine.peek(operation).await? else {
+        return Ok(json!({ "state": claimable(shared, operation).await? }));
+    };
+    Ok(match existing {
+        Existing::Completed(outcome) => {
+            json!({ "state": "completed", "status": outcome.status() })
+        }
+        Existing::Failed(outcome) => json!({ "state": "failed", "status": outcome.status() }),
+        Existing::Busy(busy) => {
+            let state = match busy.why {
+                BusyWhy::Running => "in_progress",
+                BusyWhy::BackOff => "failed",
+            };
+            json!({ "state": state, "retry_after": busy.left.as_secs().saturating_add(1) })
+        }
+        Existing::Unknown(unknown) => {
+            json!({ "state": "unknown", "since": unknown.since.as_millis() })
+        }
+        Existing::Expired(since) => json!({ "state": "expired", "since": since.as_millis() }),
+        // A query has no fingerprint, so nothing can mismatch.
+        Existing::Mismatch => json!({ "state": "in_progress" }),
+    })
+}
+
+/// The state of an operation that a begin could claim: there may be a record of earlier attempts.
+async fn claimable(shared: &Shared, operation: &Operation) -> StoreResult<&'static str> {
+    let stored = shared.engine.store().get(&operation.id()).await?;
+    Ok(match stored.map(|stored| stored.entry) {
+        Some(Entry::Record(record)) => match record.state.name() {
+            StateName::InProgress => "in_progress",
+            StateName::Failed => "failed",
+            _ => "absent",
+        },
+        Some(Entry::Tombstone(_)) | None => "absent",
+    })
+}
