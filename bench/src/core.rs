@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 
 use crate::machine::describe;
-use crate::report::Report;
+use crate::report::{Report, write_into};
 use crate::{adaptive, big, embedded, memory};
 
 /// The engine on the memory and the embedded store.
@@ -55,16 +55,4 @@ pub(crate) fn run(args: &CoreArgs) -> Result<ExitCode> {
         write_into(file, section, &report)?;
     }
     Ok(if report.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Replaces what stands between the markers of a section.
-fn write_into(file: &PathBuf, section: &str, report: &Report) -> Result<()> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
-    let (begin, end) = (format!("<!-- {section} -->"), format!("<!-- /{section} -->"));
-    let missing = || format!("{} has no markers {begin} and {end}", file.display());
-    let (before, rest) = text.split_once(&begin).with_context(missing)?;
-    let (_, after) = rest.split_once(&end).with_context(missing)?;
-    let table = report.table();
-    let text = format!("{before}{begin}\n{}\n\n{table}{end}{after}", describe());
-    std::fs::write(file, text).with_context(|| format!("{}", file.display()))
 }

@@ -7,6 +7,7 @@ mod big;
 mod core;
 mod embedded;
 mod floor;
+mod gateway;
 mod load;
 mod machine;
 mod memory;
@@ -29,11 +30,22 @@ struct Args {
 enum What {
     /// The engine on the memory and the embedded store.
     Core(core::CoreArgs),
+    /// The gateway beside nginx, and the layer beside no layer.
+    Gateway(gateway::GatewayArgs),
+    /// A part of the gateway's benchmark: the service behind the proxies.
+    #[command(hide = true)]
+    Origin,
+    /// A part of the gateway's benchmark: an axum service with the layer.
+    #[command(hide = true)]
+    Layer(gateway::LayerArgs),
 }
 
 fn main() -> ExitCode {
     let result = match Args::parse().what {
         What::Core(args) => core::run(&args),
+        What::Gateway(args) => gateway::run(&args),
+        What::Origin => gateway::serve_origin().map(|()| ExitCode::SUCCESS),
+        What::Layer(args) => gateway::serve_layer(&args).map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,

@@ -1,6 +1,11 @@
 //! What was measured, what was wanted, and whether it was met.
 
 use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::machine::describe;
 
 /// One measured figure.
 pub(crate) struct Figure {
@@ -45,4 +50,16 @@ impl Report {
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Replaces what stands between the markers of a section.
+pub(crate) fn write_into(file: &Path, section: &str, report: &Report) -> Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+    let (begin, end) = (format!("<!-- {section} -->"), format!("<!-- /{section} -->"));
+    let missing = || format!("{} has no markers {begin} and {end}", file.display());
+    let (before, rest) = text.split_once(&begin).with_context(missing)?;
+    let (_, after) = rest.split_once(&end).with_context(missing)?;
+    let table = report.table();
+    let text = format!("{before}{begin}\n{}\n\n{table}{end}{after}", describe());
+    std::fs::write(file, text).with_context(|| format!("{}", file.display()))
 }

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cmd::Cmd;
+use crate::services;
 
 /// Which benchmark to run, and with what.
 #[derive(Debug, Args)]
@@ -15,8 +16,12 @@ pub(crate) struct Options {
     pub(crate) args: Vec<String>,
 }
 
-/// Builds the bench crate and runs the benchmark.
+/// Builds what is measured and runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.name == "gateway" {
+        services::run()?;
+        Cmd::new("cargo", &["build", "--release", "--package", "justonce-server"]).run()?;
+    }
     command(options).run()
 }
 

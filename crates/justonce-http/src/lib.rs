@@ -55,6 +55,7 @@ pub use layer::{Idempotency, IdempotencyBuilder};
 pub use meters::metered;
 pub use pattern::{Pattern, PatternError};
 pub use problem::{Problem, ProblemCode};
+pub use routes::MatchedRoute;
 pub use rule::{
     BodyMode, DEFAULT_MAX_WAIT, DEFAULT_REQUEST_BYTES, DEFAULT_STORED_BYTES, FingerprintRule,
     KeyPresence, Places, Rule, ScopePart, WhenBusy, WhenStoreDown,

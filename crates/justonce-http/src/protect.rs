@@ -20,7 +20,7 @@ use crate::key::{self, BadKey, KeySource};
 use crate::prefer::on_concurrent;
 use crate::problem::{Problem, ProblemCode};
 use crate::read::{Unread, read_whole};
-use crate::routes::Route;
+use crate::routes::{MatchedRoute, Route};
 use crate::rule::{KeyPresence, WhenStoreDown};
 use crate::same;
 use crate::shared::{Shared, UNPROTECTED};
@@ -48,6 +48,7 @@ impl<S> Request<S> {
         // Nobody but us says these to the service.
         self.parts.headers.remove(ATTEMPT);
         self.parts.headers.remove(FENCE);
+        self.parts.extensions.insert(MatchedRoute(Arc::clone(&self.route)));
         let found = match self.key_of_head() {
             Ok(found) => found,
             Err(problem) => return Ok(self.refuse(problem)),

@@ -36,6 +36,19 @@ impl Route {
     }
 }
 
+/// The route that a request fell under, as an extension of the request: for services that do
+/// different things for different routes.
+#[derive(Clone, Debug)]
+pub struct MatchedRoute(pub(crate) Arc<Route>);
+
+impl MatchedRoute {
+    /// The route's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
 /// All routes: the first that matches counts, and at the end one for POST and PATCH.
 #[derive(Debug)]
 pub(crate) struct Routes {

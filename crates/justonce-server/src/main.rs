@@ -1,3 +1,7 @@
-//! The binary.
+//! The binary `justonce`: everything is in the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    justonce_server::cli::run()
+}

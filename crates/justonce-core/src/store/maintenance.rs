@@ -223,6 +223,11 @@ impl Stats {
         }
     }
 
+    /// Each state with what there is of it.
+    pub fn by_state(&self) -> impl Iterator<Item = (StateName, &StateStats)> {
+        StateName::ALL.into_iter().filter_map(|state| Some((state, self.of(state)?)))
+    }
+
     /// Adds the figures of another part of the store.
     pub fn merge(&mut self, other: &Self) {
         for state in StateName::ALL {

@@ -1,0 +1,84 @@
+//! The load: wrk, one thread, so that the servers get most of the machine.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Load {
+    /// GET.
+    Get,
+    /// POST, always with the same key.
+    Duplicates,
+    /// POST, each with a key of its own.
+    FirstTime,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Result1 {
+    /// Requests a second.
+    pub(super) rate: f64,
+    /// The time that 99 of 100 requests stayed below.
+    pub(super) p99: Duration,
+}
+
+const SCRIPT: &str = r#"
+local kind, name = "KIND", "NAME"
+local n = 0
+local body = '{"amount":5000,"currency":"eur","to":"acct_0123456789","description":"order"}'
+local headers = { ["Content-Type"] = "application/json", ["Authorization"] = "Bearer sk_bench" }
+function request()
+  if kind == "get" then
+    return wrk.format("GET", "/payments/1", { ["Authorization"] = "Bearer sk_bench" })
+  end
+  if kind == "first" then n = n + 1 end
+  headers["Idempotency-Key"] = name .. "-" .. n
+  return wrk.format("POST", "/payments", headers, body)
+end
+function done(summary, latency)
+  local e = summary.errors
+  io.write(string.format("RESULT %d %d %d %d\n", summary.requests, summary.duration,
+    latency:percentile(99), e.connect + e.read + e.write + e.status + e.timeout))
+end
+"#;
+
+/// Loads a server for a while.
+pub(super) fn load(
+    directory: &Path,
+    url: &str,
+    load: Load,
+    name: &str,
+    connections: u32,
+    time: Duration,
+) -> Result<Result1> {
+    let kind = match load {
+        Load::Get => "get",
+        Load::Duplicates => "same",
+        Load::FirstTime => "first",
+    };
+    let script = directory.join("load.lua");
+    std::fs::write(&script, SCRIPT.replace("KIND", kind).replace("NAME", name))?;
+    let output = Command::new("wrk")
+        .args(["-t", "1", "-c", &connections.to_string()])
+        .args(["-d", &format!("{}s", time.as_secs().max(1)), "--timeout", "10s", "-s"])
+        .arg(&script)
+        .arg(url)
+        .output()
+        .context("cannot start wrk: run `cargo xtask services`")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let numbers = text.lines().find_map(|line| line.strip_prefix("RESULT "));
+    let numbers: Vec<f64> = numbers
+        .with_context(|| format!("wrk said: {text}{}", String::from_utf8_lossy(&output.stderr)))?
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<_, _>>()?;
+    let &[requests, micros, p99, errors] = numbers.as_slice() else {
+        anyhow::bail!("wrk said: {text}")
+    };
+    ensure!(errors == 0.0 && requests > 0.0, "{errors} of {requests} requests to {url} failed");
+    Ok(Result1 { rate: requests / (micros / 1e6), p99: Duration::from_secs_f64(p99 / 1e6) })
+}

@@ -1,0 +1,24 @@
+//! Whether the gateway lives, and whether it should get work.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use http::StatusCode;
+
+use super::server::Watched;
+
+/// The process lives.
+pub(crate) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// The gateway can take requests: its store can be written, and it is not about to stop.
+pub(crate) async fn readyz(State(watched): State<Arc<Watched>>) -> (StatusCode, String) {
+    if watched.stopping.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".into());
+    }
+    match watched.engine.store().ready().await {
+        Ok(()) => (StatusCode::OK, "ready\n".into()),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("the store: {error}\n")),
+    }
+}

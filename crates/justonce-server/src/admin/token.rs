@@ -1,0 +1,64 @@
+//! Who may look.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, StatusCode};
+
+use crate::config::Secret;
+
+/// The token that operators must show, if any.
+#[derive(Clone, Debug)]
+pub(crate) struct Token(Option<[u8; 32]>);
+
+impl Token {
+    pub(crate) fn new(secret: Option<&Secret>) -> Self {
+        Self(secret.map(|secret| *blake3::hash(secret.reveal().as_bytes()).as_bytes()))
+    }
+
+    /// Whether the caller has shown it. Hashes are compared, in constant time, so that the time it
+    /// takes says nothing about the token.
+    fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let Some(wanted) = self.0 else { return true };
+        let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let shown = shown.and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        shown.is_some_and(|token| blake3::hash(token.as_bytes()) == blake3::Hash::from(wanted))
+    }
+}
+
+/// Lets through only those who show the token.
+pub(crate) async fn demand(State(token): State<Token>, request: Request, next: Next) -> Response {
+    if token.is_shown(request.headers()) {
+        return next.run(request).await;
+    }
+    let message = "Show the admin token: 'Authorization: Bearer <token>'.\n";
+    (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], message).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(token: &Token, value: Option<&str>) -> bool {
+        let mut headers = HeaderMap::new();
+        if let Some(value) = value {
+            headers.insert(AUTHORIZATION, value.parse().unwrap());
+        }
+        token.is_shown(&headers)
+    }
+
+    #[test]
+    fn only_the_token_opens() {
+        let token = Token::new(Some(&Secret::new("s3cret")));
+        assert!(shown(&token, Some("Bearer s3cret")));
+        assert!(shown(&token, Some("bearer  s3cret")));
+        for wrong in [None, Some("Bearer s3cre"), Some("s3cret"), Some("Basic s3cret")] {
+            assert!(!shown(&token, wrong), "{wrong:?}");
+        }
+        assert!(shown(&Token::new(None), None));
+    }
+}

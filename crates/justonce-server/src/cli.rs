@@ -1,0 +1,50 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{self, Flags};
+use crate::demo::{self, DemoOptions};
+use crate::serve;
+
+/// Makes an operation take effect once, however often it is asked for.
+#[derive(Debug, Parser)]
+#[command(name = "justonce", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway in front of an API
+    Serve(Flags),
+    /// Check a configuration and explain each of its routes in words
+    Check(Flags),
+    /// Show it at work: a gateway, a toy payments API and a client that loses, repeats and gives up
+    Demo(DemoOptions),
+}
+
+/// Runs the command that this process was started with.
+#[must_use]
+pub fn run() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Serve(flags) => serve::run(&flags),
+        Command::Check(flags) => check(&flags),
+        Command::Demo(options) => demo::run(options),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("justonce: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(flags: &Flags) -> anyhow::Result<ExitCode> {
+    let settings = config::load(flags, &config::variables_of_the_process())?;
+    println!("{}", config::explain(&settings));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,129 @@
+//! Trouble with upstreams, told to callers as problems; and how long each route waits for an
+//! answer.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use justonce::Entropy;
+use justonce::http::{BoxError, MatchedRoute, Problem, ProblemCode, RequestBody};
+use pin_project_lite::pin_project;
+use tower::Service;
+use uuid::Uuid;
+
+use crate::config::Settings;
+use crate::proxy::{Proxy, ProxyBody, ResponseTimeout, Trouble};
+
+/// What routes say about their upstreams.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    by_route: HashMap<String, Duration>,
+    base: String,
+    entropy: Entropy,
+}
+
+impl Limits {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let routes = settings.routes.iter().chain([&settings.default_route]);
+        let by_route = routes.map(|route| (route.name.clone(), route.response_timeout));
+        Self {
+            by_route: by_route.collect(),
+            base: settings.problems_base.clone().unwrap_or_default(),
+            entropy: Entropy::from_system(),
+        }
+    }
+}
+
+/// The proxy, whose troubles are told as problems.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    proxy: Proxy,
+    limits: Arc<Limits>,
+}
+
+impl Explained {
+    pub(crate) fn new(proxy: Proxy, limits: Limits) -> Self {
+        Self { proxy, limits: Arc::new(limits) }
+    }
+}
+
+impl<B> Service<Request<RequestBody<B>>> for Explained
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ProxyBody>;
+    type Error = Infallible;
+    type Future = ExplainedFuture<<Proxy as Service<Request<RequestBody<B>>>>::Future>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<RequestBody<B>>) -> Self::Future {
+        let route = request.extensions().get::<MatchedRoute>();
+        let timeout = route.and_then(|route| self.limits.by_route.get(route.name()));
+        if let Some(timeout) = timeout.copied() {
+            request.extensions_mut().insert(ResponseTimeout(timeout));
+        }
+        ExplainedFuture { answer: self.proxy.call(request), limits: Arc::clone(&self.limits) }
+    }
+}
+
+pin_project! {
+    /// The answer of an [`Explained`] proxy.
+    #[derive(Debug)]
+    pub struct ExplainedFuture<F> {
+        #[pin]
+        answer: F,
+        limits: Arc<Limits>,
+    }
+}
+
+impl<F> Future for ExplainedFuture<F>
+where
+    F: Future<Output = Result<Response<ProxyBody>, Infallible>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.answer.poll(cx))?;
+        Poll::Ready(Ok(match response.extensions().get::<Trouble>().copied() {
+            None => response,
+            Some(trouble) => explained(response, trouble, this.limits),
+        }))
+    }
+}
+
+/// The answer as a problem, with everything that the layer must know of it.
+fn explained(response: Response<ProxyBody>, trouble: Trouble, limits: &Limits) -> Response<ProxyBody> {
+    let (code, detail) = match trouble {
+        Trouble::NotReached => (ProblemCode::UpstreamUnreachable, NOT_REACHED),
+        Trouble::Failed => (ProblemCode::UpstreamFailed, FAILED),
+        Trouble::TimedOut => (ProblemCode::UpstreamFailed, TIMED_OUT),
+        Trouble::RequestBroken => (ProblemCode::BodyIncomplete, BROKEN),
+    };
+    let random = Uuid::from_u64_pair(limits.entropy.next_u64(), limits.entropy.next_u64());
+    let instance = uuid::Builder::from_random_bytes(random.into_bytes()).into_uuid();
+    tracing::warn!(target: "justonce::upstream", ?trouble, %instance, "no answer of an upstream");
+    let problem = Problem::new(code, detail).status(response.status());
+    let mut told = problem.into_response(&limits.base, instance).map(ProxyBody::full);
+    *told.extensions_mut() = response.extensions().clone();
+    told
+}
+
+const NOT_REACHED: &str = "The service could not be reached. Nothing was executed. Try again with \
+                           the same key.";
+const FAILED: &str = "The service was reached, but no whole answer came back. The operation may \
+                      have taken effect. Repeat the request with the same key, never with a new \
+                      one.";
+const TIMED_OUT: &str = "The service did not answer in time. The operation may have taken effect. \
+                         Repeat the request with the same key, never with a new one.";
+const BROKEN: &str = "The request broke off before all of it had arrived.";

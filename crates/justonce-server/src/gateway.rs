@@ -1,0 +1,99 @@
+//! The stack that every request goes through, and its exchange while the gateway runs.
+//!
+//! From the client to the upstream: the layer that makes operations take effect once, the pages
+//! that explain trouble, the proxy.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use justonce::Engine;
+use justonce::http::{BoxError, Gate, Protected, ProtectedFuture, RequestBody, ResponseBody};
+use tower::{Layer, Service};
+
+use crate::config::Settings;
+use crate::explained::{Explained, Limits};
+use crate::proxy::{Proxy, ProxyBody};
+use crate::rules;
+
+/// What one set of routes makes of the stack.
+type Stack = Protected<Explained>;
+
+/// The service behind the listener. Cheap to clone; all clones change their routes together.
+#[derive(Clone)]
+pub struct Gateway {
+    engine: Engine,
+    proxy: Proxy,
+    stack: Arc<ArcSwap<Stack>>,
+}
+
+/// New operations make no sense while no upstream is tried.
+struct Breakers(Proxy);
+
+impl Gate for Breakers {
+    fn closed_for(&self) -> Option<Duration> {
+        self.0.closed_for()
+    }
+}
+
+impl Gateway {
+    /// A gateway with these routes.
+    ///
+    /// # Errors
+    ///
+    /// If a rule cannot be made of its settings.
+    pub fn new(engine: Engine, proxy: Proxy, settings: &Settings) -> anyhow::Result<Self> {
+        let stack = stack(&engine, &proxy, settings)?;
+        Ok(Self { engine, proxy, stack: Arc::new(ArcSwap::from_pointee(stack)) })
+    }
+
+    /// Exchanges the routes. Requests that are under way keep those they began with.
+    ///
+    /// # Errors
+    ///
+    /// If a rule cannot be made of its settings; the old ones stay in force.
+    pub fn change_routes(&self, settings: &Settings) -> anyhow::Result<()> {
+        self.stack.store(Arc::new(stack(&self.engine, &self.proxy, settings)?));
+        Ok(())
+    }
+}
+
+fn stack(engine: &Engine, proxy: &Proxy, settings: &Settings) -> anyhow::Result<Stack> {
+    let layer = rules::layer(engine.clone(), settings)?;
+    let layer = layer.gate(Arc::new(Breakers(proxy.clone()))).build();
+    Ok(layer.layer(Explained::new(proxy.clone(), Limits::of(settings))))
+}
+
+impl<B> Service<Request<B>> for Gateway
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<ResponseBody<ProxyBody>>;
+    type Error = Infallible;
+    type Future = ProtectedFuture<
+        <Explained as Service<Request<RequestBody<B>>>>::Future,
+        ProxyBody,
+        Infallible,
+    >;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // No part of the stack needs to be asked whether it is ready: each is at any time.
+        Stack::clone(&self.stack.load()).call(request)
+    }
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("proxy", &self.proxy).finish_non_exhaustive()
+    }
+}

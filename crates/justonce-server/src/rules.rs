@@ -1,0 +1,87 @@
+//! Settings of routes as rules of the layer.
+
+use anyhow::Context;
+use justonce::http::{
+    FingerprintRule, Idempotency, IdempotencyBuilder, KeyFormat as Format, KeyPresence, KeyShape,
+    Rule, StatusRules, WhenStoreDown,
+};
+use regex::Regex;
+
+use crate::config::{
+    KeyFormat, KeySettings, OnStoreDown, RouteSettings, ScopePart, ScopeRole, Settings, StatusSet,
+};
+
+/// The layer's settings, with all routes.
+///
+/// # Errors
+///
+/// If an expression does not compile; the configuration was checked, so this is a surprise.
+pub fn layer(
+    engine: justonce::Engine,
+    settings: &Settings,
+) -> anyhow::Result<IdempotencyBuilder> {
+    let mut builder = Idempotency::builder(engine);
+    for route in &settings.routes {
+        let pattern = route.pattern.clone().context("a route without a pattern")?;
+        builder = builder.route(&route.name, pattern, rule(route)?);
+    }
+    if let Some(base) = &settings.problems_base {
+        builder = builder.problems_base(base.as_str());
+    }
+    Ok(builder.default_rule(rule(&settings.default_route)?))
+}
+
+fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
+    let print = &route.fingerprint;
+    let rule = Rule::default()
+        .scope(route.scope.iter().map(scope).collect())
+        .fingerprint(FingerprintRule {
+            body: print.body.clone(),
+            query: print.query,
+            headers: print.headers.clone(),
+        })
+        .when_busy(route.when_busy)
+        .max_wait(route.max_wait)
+        .with_policy(route.policy)
+        .when_store_down(match route.on_store_down {
+            OnStoreDown::Refuse => WhenStoreDown::Refuse,
+            OnStoreDown::Pass => WhenStoreDown::Pass,
+        })
+        .statuses(statuses(route))
+        .max_request_bytes(route.request_body)
+        .max_stored_bytes(route.stored_response_body)
+        .drop_headers(route.drop_headers.clone())
+        .keep_headers(route.keep_headers.clone());
+    match &route.key {
+        None => Ok(rule.key_presence(KeyPresence::Off)),
+        Some(key) => with_key(rule, key),
+    }
+}
+
+fn with_key(rule: Rule, key: &KeySettings) -> anyhow::Result<Rule> {
+    let presence = if key.required { KeyPresence::Required } else { KeyPresence::Optional };
+    let shape = match &key.format {
+        KeyFormat::Any => KeyShape::Any,
+        KeyFormat::Uuid => KeyShape::Uuid,
+        KeyFormat::Regex(text) => KeyShape::Matches(Regex::new(&format!("^(?:{text})$"))?),
+    };
+    Ok(rule
+        .key_presence(presence)
+        .key_source(key.source.clone())
+        .key_syntax(key.syntax)
+        .key_format(Format { min: key.min, max: key.max, shape }))
+}
+
+fn scope(part: &ScopePart) -> justonce::http::ScopePart {
+    match part.role {
+        ScopeRole::Principal => justonce::http::ScopePart::Principal(part.header.clone()),
+        ScopeRole::Tenant => justonce::http::ScopePart::Tenant(part.header.clone()),
+    }
+}
+
+fn statuses(route: &RouteSettings) -> StatusRules {
+    route.store_status.iter().fold(StatusRules::default(), |rules, rule| match rule.of {
+        StatusSet::Class(class) => rules.class(class, rule.then),
+        StatusSet::Code(code) => rules.code(code, rule.then),
+    })
+}

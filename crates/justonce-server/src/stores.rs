@@ -1,0 +1,33 @@
+//! Opens the store that the settings name.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use justonce::engine::Limits as EngineLimits;
+use justonce::http::metered;
+use justonce::memory::MemoryStore;
+use justonce::{EmbeddedStore, Engine, SystemClock};
+
+use crate::config::{Limits, StoreUrl};
+
+/// An engine on the store that the settings name.
+///
+/// # Errors
+///
+/// If the store cannot be opened.
+pub fn engine(store: &StoreUrl, limits: &Limits) -> anyhow::Result<Engine> {
+    let limits = EngineLimits {
+        max_concurrent: limits.concurrent,
+        max_waiters: limits.waiters,
+        ..EngineLimits::default()
+    };
+    let store: justonce::store::SharedStore = match store {
+        StoreUrl::Memory => Arc::new(metered(MemoryStore::new(SystemClock::new()))),
+        StoreUrl::File(path) => {
+            let store = EmbeddedStore::open(path)
+                .with_context(|| format!("cannot open the store in {}", path.display()))?;
+            Arc::new(metered(store))
+        }
+    };
+    Ok(Engine::builder_shared(store).limits(limits).build())
+}
