@@ -1,1 +1,4 @@
 //! The gateway.
+
+pub mod listen;
+pub mod proxy;

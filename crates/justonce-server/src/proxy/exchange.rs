@@ -1,0 +1,273 @@
+//! One request, one answer, or one precise trouble.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use tokio::task::coop::unconstrained;
+use tokio::time::Instant;
+
+use super::body::{Progress, SendBody};
+use super::breaker::Ended;
+use super::connection::Connection;
+use super::service::Shared;
+use super::upstreams::Turn;
+use super::{HostHeader, ProxyBody, ResponseTimeout, Trouble, forward, trouble_response, upgrade};
+
+const NOWHERE: &str = "every upstream is left alone for now";
+const GONE: &str = "the upstream closed the connection before the request was sent";
+
+/// What became of a request at one upstream.
+enum Attempt {
+    Answered(Answer),
+    /// Not a byte of it was sent: here it is again, and why.
+    NotReached(Request<SendBody>, &'static str),
+    Trouble(Trouble, &'static str),
+}
+
+struct Answer {
+    response: Response<Incoming>,
+    connection: Box<Connection>,
+    progress: Option<Arc<Progress>>,
+}
+
+/// How a request wants to be sent.
+#[derive(Clone, Copy)]
+struct Manner {
+    patience: Duration,
+    upgrade: bool,
+}
+
+pub(super) async fn exchange(
+    shared: &Shared,
+    mut request: Request<SendBody>,
+) -> Response<ProxyBody> {
+    if *request.method() == Method::CONNECT {
+        let mut refusal = Response::new(ProxyBody::text("tunnels are not offered here"));
+        *refusal.status_mut() = StatusCode::NOT_IMPLEMENTED;
+        return refusal;
+    }
+    let patience = request.extensions_mut().remove::<ResponseTimeout>();
+    let patience = patience.map_or(shared.settings.response_timeout, |given| given.0);
+    let client = forward::prepare(&mut request, shared.settings.via);
+    let asked = shared.upstreams.any_base().then(|| request.uri().path_and_query().cloned());
+    let manner = Manner { patience, upgrade: client.is_some() };
+
+    let mut why = NOWHERE;
+    let mut tried = Vec::new();
+    while let Some(mut turn) = shared.upstreams.next(&mut tried) {
+        address(shared, &turn, asked.as_ref(), &mut request);
+        match attempt(&turn, request, manner).await {
+            Attempt::Answered(answer) => return answered(shared, turn, answer, client),
+            Attempt::Trouble(trouble, detail) => {
+                turn.ended(blame(trouble));
+                return trouble_response(trouble, detail);
+            }
+            Attempt::NotReached(unsent, detail) => {
+                turn.ended(Ended::NotReached);
+                (request, why) = (unsent, detail);
+                if shared.upstreams.count() == 1 {
+                    break;
+                }
+            }
+        }
+    }
+    trouble_response(Trouble::NotReached, why)
+}
+
+fn blame(trouble: Trouble) -> Ended {
+    match trouble {
+        Trouble::NotReached => Ended::NotReached,
+        Trouble::Failed | Trouble::TimedOut => Ended::Badly,
+        Trouble::RequestBroken => Ended::Abandoned,
+    }
+}
+
+/// Writes the upstream's own name and base into a request.
+fn address(
+    shared: &Shared,
+    turn: &Turn,
+    asked: Option<&Option<PathAndQuery>>,
+    request: &mut Request<SendBody>,
+) {
+    let upstream = turn.upstream();
+    if let Some(asked) = asked
+        && let Some(target) = upstream.address.target(asked.as_ref())
+    {
+        *request.uri_mut() = target;
+    }
+    let headers = request.headers_mut();
+    let own = shared.settings.host == HostHeader::Upstream;
+    if (own || !headers.contains_key(http::header::HOST))
+        && let Some(host) = &upstream.host
+    {
+        headers.insert(http::header::HOST, host.clone());
+    }
+}
+
+/// Sends a request to one upstream: on a connection that was used before, and, if that turns out
+/// to be closed before anything was sent, on a fresh one.
+async fn attempt(turn: &Turn, mut request: Request<SendBody>, manner: Manner) -> Attempt {
+    let mut fresh = false;
+    loop {
+        let mut connection = match turn.upstream().pool.take(fresh).await {
+            Ok(connection) => connection,
+            Err(why) => return Attempt::NotReached(request, why),
+        };
+        let progress = request.body().progress();
+        match send(&mut connection, request, progress.as_deref(), manner).await {
+            Sent::Answered(response) => {
+                return Attempt::Answered(Answer { response, connection, progress });
+            }
+            Sent::Unsent(unsent) if fresh => return Attempt::NotReached(*unsent, GONE),
+            Sent::Unsent(unsent) => (request, fresh) = (*unsent, true),
+            Sent::Trouble(trouble, detail) => return Attempt::Trouble(trouble, detail),
+        }
+    }
+}
+
+/// What became of a request on one connection.
+enum Sent {
+    Answered(Response<Incoming>),
+    Unsent(Box<Request<SendBody>>),
+    Trouble(Trouble, &'static str),
+}
+
+async fn send(
+    connection: &mut Connection,
+    request: Request<SendBody>,
+    progress: Option<&Progress>,
+    manner: Manner,
+) -> Sent {
+    // The answer arrives only while we drive the connection ourselves, so nobody needs to wake us
+    // for it; therefore it must not lose its turn to the task's budget either.
+    let mut answer = pin!(unconstrained(connection.sender().try_send_request(request)));
+    let mut silence = Silence::new(manner.patience);
+    let answered = poll_fn(|cx| {
+        match manner.upgrade {
+            false => connection.drive(cx),
+            true => connection.drive_towards_upgrade(cx),
+        }
+        let mut unwoken = Context::from_waker(Waker::noop());
+        if let Poll::Ready(answer) = answer.as_mut().poll(&mut unwoken) {
+            return Poll::Ready(Some(answer));
+        }
+        silence.poll_broken(connection, progress, cx).map(|()| None)
+    });
+    match answered.await {
+        Some(Ok(response)) => Sent::Answered(response),
+        Some(Err(mut error)) => match error.take_message() {
+            Some(unsent) => Sent::Unsent(Box::new(unsent)),
+            None => failed(&error.into_error(), progress),
+        },
+        None => Sent::Trouble(Trouble::TimedOut, "the upstream did not answer in time"),
+    }
+}
+
+fn failed(error: &hyper::Error, progress: Option<&Progress>) -> Sent {
+    tracing::debug!(%error, source = ?std::error::Error::source(error), "an exchange failed");
+    if progress.is_some_and(Progress::is_broken) {
+        return Sent::Trouble(Trouble::RequestBroken, "the request's body broke off");
+    }
+    let detail = match error {
+        error if error.is_parse() => "the upstream's answer is no HTTP",
+        error if error.is_incomplete_message() => "the upstream closed the connection",
+        _ => "the connection to the upstream failed",
+    };
+    Sent::Trouble(Trouble::Failed, detail)
+}
+
+/// How long an upstream has been silent. While a body is being sent, silence counts from the
+/// last time it took some of that.
+struct Silence {
+    patience: Duration,
+    deadline: Instant,
+    frames: u64,
+}
+
+impl Silence {
+    fn new(patience: Duration) -> Self {
+        Self { patience, deadline: Instant::now() + patience, frames: 0 }
+    }
+
+    fn poll_broken(
+        &mut self,
+        connection: &mut Connection,
+        progress: Option<&Progress>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        while connection.timer().poll(cx, self.deadline).is_ready() {
+            let frames = progress.map_or(0, Progress::frames);
+            if frames == self.frames {
+                return Poll::Ready(());
+            }
+            self.frames = frames;
+            self.deadline = Instant::now() + self.patience;
+        }
+        Poll::Pending
+    }
+}
+
+fn answered(
+    shared: &Shared,
+    mut turn: Turn,
+    answer: Answer,
+    client: Option<OnUpgrade>,
+) -> Response<ProxyBody> {
+    let Answer { mut response, connection, progress } = answer;
+    let status = response.status();
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(client) = client.filter(|_| connection.has_ended()) else {
+            turn.ended(Ended::Badly);
+            return trouble_response(Trouble::Failed, "the upstream switched protocols unasked");
+        };
+        turn.ended(Ended::Well);
+        upgrade::splice(client, *connection, turn);
+        return response.map(|_| ProxyBody::empty());
+    }
+    let gateway_error = matches!(status.as_u16(), 502..=504);
+    let badly = gateway_error && shared.settings.gateway_errors_count;
+    turn.ended(if badly { Ended::Badly } else { Ended::Well });
+    forward::clean_response(&mut response, shared.settings.via);
+    let lease = match progress {
+        Some(progress) if !progress.is_finished() => {
+            let (driven, rest) = turn.split();
+            tokio::spawn(drive_on(driven, connection, progress, shared.settings.read_timeout));
+            rest.lease(None)
+        }
+        _ => turn.lease(Some(connection)),
+    };
+    let patience = shared.settings.read_timeout;
+    response.map(|incoming| ProxyBody::upstream(incoming, lease, patience))
+}
+
+/// Sends the rest of a body whose answer has begun already. A client that reads that answer only
+/// after its own last byte would otherwise wait for itself.
+async fn drive_on(
+    upstream: Arc<super::upstreams::Upstream>,
+    mut connection: Box<Connection>,
+    progress: Arc<Progress>,
+    patience: Duration,
+) {
+    let mut silence = Silence::new(patience);
+    let ended = poll_fn(|cx| {
+        connection.drive(cx);
+        if connection.has_ended() || connection.is_reusable() {
+            return Poll::Ready(true);
+        }
+        if progress.is_finished() {
+            // From here on the answer's reader watches the silence.
+            return Poll::Pending;
+        }
+        silence.poll_broken(&mut connection, Some(&progress), cx).map(|()| false)
+    });
+    if ended.await {
+        upstream.pool.give_back(connection);
+    }
+}

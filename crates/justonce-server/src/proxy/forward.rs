@@ -1,0 +1,333 @@
+//! What is changed in a message on its way through: the headers of one hop, and who asked.
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Response, Uri, Version};
+use http_body::Body;
+use hyper::upgrade::OnUpgrade;
+
+use super::body::SendBody;
+use crate::listen::Client;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const VIA: HeaderValue = HeaderValue::from_static("1.1 justonce");
+const ZERO: HeaderValue = HeaderValue::from_static("0");
+const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
+
+/// Makes a client's request one of ours. Given back is the client's side of another protocol, if
+/// the request asks to switch to one.
+pub(super) fn prepare(request: &mut Request<SendBody>, via: bool) -> Option<OnUpgrade> {
+    let upgrade = if request.version() == Version::HTTP_11 {
+        wanted_protocol(request.headers())
+    } else {
+        None
+    };
+    let switch = upgrade.is_some().then(|| hyper::upgrade::on(&mut *request));
+    take_host(request);
+    strip(request.headers_mut());
+    if let Some(protocol) = upgrade {
+        let headers = request.headers_mut();
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, protocol);
+    }
+    frame(request);
+    if let Some(client) = request.extensions_mut().remove::<Client>() {
+        introduce(request.headers_mut(), &client);
+    }
+    if via {
+        request.headers_mut().append(header::VIA, VIA);
+    }
+    *request.version_mut() = Version::HTTP_11;
+    switch
+}
+
+/// Makes an upstream's answer one of ours.
+pub(super) fn clean_response<B>(response: &mut Response<B>, via: bool) {
+    strip(response.headers_mut());
+    if via {
+        response.headers_mut().append(header::VIA, VIA);
+    }
+    *response.version_mut() = Version::HTTP_11;
+}
+
+/// The host a request is for stands in its URI in HTTP/2, and wherever it does it is what counts.
+fn take_host(request: &mut Request<SendBody>) {
+    let Some(authority) = request.uri().authority() else { return };
+    let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
+    let host = HeaderValue::from_str(host);
+    let path = request.uri().path_and_query().cloned();
+    *request.uri_mut() = path.map_or_else(|| Uri::from_static("/"), Uri::from);
+    if let Ok(host) = host {
+        request.headers_mut().insert(header::HOST, host);
+    }
+}
+
+fn wanted_protocol(headers: &HeaderMap) -> Option<HeaderValue> {
+    let protocol = headers.get(header::UPGRADE)?;
+    names(headers, &header::CONNECTION)
+        .any(|name| name.eq_ignore_ascii_case("upgrade"))
+        .then(|| protocol.clone())
+}
+
+/// The comma-separated parts of all lines of a header.
+fn names<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let lines = headers.get_all(name).into_iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|part| !part.is_empty())
+}
+
+fn is_of_one_hop(name: &HeaderName) -> bool {
+    matches!(
+        *name,
+        header::CONNECTION
+            | header::PROXY_AUTHENTICATE
+            | header::PROXY_AUTHORIZATION
+            | header::TE
+            | header::TRANSFER_ENCODING
+            | header::UPGRADE
+            | header::EXPECT
+    ) || *name == KEEP_ALIVE
+        || *name == PROXY_CONNECTION
+}
+
+/// Removes what concerns one hop only, and what `Connection` says does.
+fn strip(headers: &mut HeaderMap) {
+    if !headers.keys().any(is_of_one_hop) {
+        return;
+    }
+    let named: Vec<HeaderName> = names(headers, &header::CONNECTION)
+        .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+        .filter(may_be_named)
+        .collect();
+    let trailers = names(headers, &header::TE).any(|part| part.eq_ignore_ascii_case("trailers"));
+    for name in named {
+        headers.remove(name);
+    }
+    for name in [
+        header::CONNECTION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        header::PROXY_AUTHENTICATE,
+        header::PROXY_AUTHORIZATION,
+        header::TE,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::EXPECT,
+    ] {
+        headers.remove(name);
+    }
+    if trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+}
+
+/// Nobody gets to remove, by naming it, what the message or the promise depends on.
+fn may_be_named(name: &HeaderName) -> bool {
+    !matches!(*name, header::HOST | header::CONTENT_LENGTH | header::AUTHORIZATION)
+        && !name.as_str().starts_with("idempotency-")
+}
+
+/// Says how long the body is, by what it is and not by what somebody said about it.
+fn frame(request: &mut Request<SendBody>) {
+    let known = request.body().size_hint().exact();
+    let empty = request.body().is_end_stream();
+    let expected = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
+    let headers = request.headers_mut();
+    let said = headers.get(header::CONTENT_LENGTH);
+    match known {
+        _ if empty && said.is_none() && !expected => {}
+        _ if empty => {
+            if said.is_none_or(|said| *said != ZERO) {
+                headers.insert(header::CONTENT_LENGTH, ZERO);
+            }
+        }
+        Some(length) => {
+            let said = said.and_then(|said| said.to_str().ok()).and_then(|said| said.parse().ok());
+            if said != Some(length) {
+                headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+            }
+        }
+        None => {
+            headers.remove(header::CONTENT_LENGTH);
+            headers.insert(header::TRANSFER_ENCODING, CHUNKED);
+        }
+    }
+}
+
+/// Tells the upstream who asked, how, and for which host.
+fn introduce(headers: &mut HeaderMap, client: &Client) {
+    let before = headers.get_all(X_FORWARDED_FOR);
+    let value = match before.iter().next() {
+        None => client.forwarded_for().clone(),
+        Some(_) => listed(before.iter(), client.forwarded_for()),
+    };
+    headers.insert(X_FORWARDED_FOR, value);
+    headers.insert(X_FORWARDED_PROTO, client.scheme().header());
+    match headers.get(header::HOST).cloned() {
+        Some(host) => headers.insert(X_FORWARDED_HOST, host),
+        None => headers.remove(X_FORWARDED_HOST),
+    };
+}
+
+fn listed<'a>(before: impl Iterator<Item = &'a HeaderValue>, last: &HeaderValue) -> HeaderValue {
+    let mut list = Vec::new();
+    for value in before {
+        list.extend_from_slice(value.as_bytes());
+        list.extend_from_slice(b", ");
+    }
+    list.extend_from_slice(last.as_bytes());
+    HeaderValue::from_maybe_shared(Bytes::from(list)).unwrap_or_else(|_| last.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use http_body::Frame;
+    use http_body_util::{Empty, Full};
+
+    use super::*;
+    use crate::listen::ClientScheme;
+
+    fn request(method: Method, uri: &str, headers: &[(&str, &str)]) -> Request<SendBody> {
+        let mut builder = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            builder = builder.header(*name, *value);
+        }
+        builder.body(SendBody::new(Empty::new())).unwrap()
+    }
+
+    fn prepared(uri: &str, headers: &[(&str, &str)]) -> Vec<String> {
+        let mut request = request(Method::GET, uri, headers);
+        prepare(&mut request, false);
+        lines(request.headers())
+    }
+
+    fn lines(headers: &HeaderMap) -> Vec<String> {
+        let line = |(name, value): (&HeaderName, &HeaderValue)| {
+            format!("{name}: {}", value.to_str().unwrap())
+        };
+        let mut lines: Vec<_> = headers.iter().map(line).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn headers_of_one_hop_end_here() {
+        let sent = prepared(
+            "/",
+            &[
+                ("host", "shop"),
+                ("connection", "keep-alive, X-Secret"),
+                ("connection", "x-other"),
+                ("keep-alive", "timeout=5"),
+                ("x-secret", "1"),
+                ("x-other", "2"),
+                ("x-kept", "3"),
+                ("proxy-authorization", "Basic eA=="),
+                ("proxy-connection", "close"),
+                ("te", "gzip, trailers"),
+                ("expect", "100-continue"),
+                ("upgrade", "h2c"),
+            ],
+        );
+        assert_eq!(sent, ["host: shop", "te: trailers", "x-kept: 3"]);
+    }
+
+    #[test]
+    fn what_the_promise_depends_on_cannot_be_removed_by_naming_it() {
+        let sent = prepared(
+            "/",
+            &[
+                ("connection", "idempotency-fence, authorization, host"),
+                ("host", "shop"),
+                ("authorization", "Bearer x"),
+                ("idempotency-fence", "7"),
+            ],
+        );
+        assert_eq!(sent, ["authorization: Bearer x", "host: shop", "idempotency-fence: 7"]);
+    }
+
+    #[test]
+    fn the_host_in_the_uri_counts() {
+        let mut one = request(Method::GET, "http://real:80/a?b", &[("host", "told")]);
+        prepare(&mut one, false);
+        assert_eq!(one.uri(), "/a?b");
+        assert_eq!(lines(one.headers()), ["host: real:80"]);
+    }
+
+    #[test]
+    fn upgrades_keep_their_two_headers() {
+        let headers = [("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")];
+        let mut one = request(Method::GET, "/", &headers);
+        assert!(prepare(&mut one, false).is_some());
+        assert_eq!(lines(one.headers()), ["connection: upgrade", "upgrade: websocket"]);
+
+        let mut other = request(Method::GET, "/", &headers[1..]);
+        assert!(prepare(&mut other, false).is_none());
+    }
+
+    #[test]
+    fn clients_are_introduced() {
+        let client = Client::new("203.0.113.9:1234".parse().unwrap(), ClientScheme::Https);
+        let mut one = request(
+            Method::GET,
+            "/",
+            &[("host", "shop"), ("x-forwarded-for", "10.0.0.1"), ("x-forwarded-host", "forged")],
+        );
+        one.extensions_mut().insert(client);
+        prepare(&mut one, true);
+        assert_eq!(
+            lines(one.headers()),
+            [
+                "host: shop",
+                "via: 1.1 justonce",
+                "x-forwarded-for: 10.0.0.1, 203.0.113.9",
+                "x-forwarded-host: shop",
+                "x-forwarded-proto: https",
+            ]
+        );
+    }
+
+    #[test]
+    fn bodies_are_framed_by_what_they_are() {
+        let full = || SendBody::new(Full::from("12345"));
+        let empty = || SendBody::new(Empty::new());
+        let stream = || SendBody::new(Unsized);
+        type Make<'a> = &'a dyn Fn() -> SendBody;
+        let table: [(Method, Make<'_>, Option<&str>, &[&str]); 7] = [
+            (Method::POST, &full, Some("5"), &["content-length: 5"]),
+            (Method::POST, &full, Some("3"), &["content-length: 5"]),
+            (Method::POST, &full, None, &["content-length: 5"]),
+            (Method::POST, &empty, None, &["content-length: 0"]),
+            (Method::GET, &empty, Some("9"), &["content-length: 0"]),
+            (Method::GET, &empty, None, &[]),
+            (Method::GET, &stream, Some("9"), &["transfer-encoding: chunked"]),
+        ];
+        for (method, body, said, framed) in table {
+            let said: Vec<_> = said.map(|said| ("content-length", said)).into_iter().collect();
+            let mut one = request(method, "/", &said).map(|_| body());
+            prepare(&mut one, false);
+            assert_eq!(lines(one.headers()), framed);
+        }
+    }
+
+    /// A body that does not say how long it is.
+    struct Unsized;
+
+    impl Body for Unsized {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Ready(None)
+        }
+    }
+}
