@@ -103,7 +103,11 @@ where
 }
 
 /// The answer as a problem, with everything that the layer must know of it.
-fn explained(response: Response<ProxyBody>, trouble: Trouble, limits: &Limits) -> Response<ProxyBody> {
+fn explained(
+    response: Response<ProxyBody>,
+    trouble: Trouble,
+    limits: &Limits,
+) -> Response<ProxyBody> {
     let (code, detail) = match trouble {
         Trouble::NotReached => (ProblemCode::UpstreamUnreachable, NOT_REACHED),
         Trouble::Failed => (ProblemCode::UpstreamFailed, FAILED),

@@ -1,4 +1,20 @@
-//! The gateway.
+//! The gateway that puts Justonce in front of any HTTP API, and the tools to run it.
+//!
+//! The binary `justonce` is only a door to this library: [`cli::run`] reads the command line.
+//! A request goes from the [`listen`]er through the [`gateway`]'s stack to the [`proxy`]; the rules
+//! of that stack come from the [`config`]uration.
 
+pub mod admin;
+pub mod cli;
+pub mod config;
+pub mod demo;
+mod explained;
+pub mod gateway;
 pub mod listen;
+pub mod logs;
 pub mod proxy;
+mod reload;
+mod rules;
+pub mod serve;
+mod stores;
+mod upkeep;

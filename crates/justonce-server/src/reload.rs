@@ -83,7 +83,8 @@ fn watch(file: &Path, changed: mpsc::Sender<()>) -> anyhow::Result<RecommendedWa
     let name = file.file_name().map(ToOwned::to_owned);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let is_ours = |event: &notify::Event| {
-            !event.kind.is_access() && event.paths.iter().any(|path| path.file_name() == name.as_deref())
+            !event.kind.is_access()
+                && event.paths.iter().any(|path| path.file_name() == name.as_deref())
         };
         if event.as_ref().is_ok_and(is_ours) {
             // One change that waits is as good as many.

@@ -124,7 +124,7 @@ pub struct ProxyBody {
 
 enum Kind {
     Done,
-    Text(&'static str),
+    Ours(Bytes),
     Upstream(Upstream),
 }
 
@@ -144,8 +144,14 @@ impl ProxyBody {
         Self { kind: Kind::Done }
     }
 
+    /// A short body of ours.
+    #[must_use]
+    pub fn full(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Self::empty() } else { Self { kind: Kind::Ours(bytes) } }
+    }
+
     pub(super) fn text(text: &'static str) -> Self {
-        Self { kind: Kind::Text(text) }
+        Self::full(Bytes::from_static(text.as_bytes()))
     }
 
     /// A lease without a connection is one whose connection is driven elsewhere.
@@ -198,8 +204,8 @@ impl Body for ProxyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, ProxyBodyError>>> {
         let upstream = match &mut self.kind {
             Kind::Done => return Poll::Ready(None),
-            Kind::Text(text) => {
-                let frame = Frame::data(Bytes::from_static(text.as_bytes()));
+            Kind::Ours(bytes) => {
+                let frame = Frame::data(std::mem::take(bytes));
                 self.kind = Kind::Done;
                 return Poll::Ready(Some(Ok(frame)));
             }
@@ -233,7 +239,7 @@ impl Body for ProxyBody {
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Done => SizeHint::with_exact(0),
-            Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
+            Kind::Ours(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Upstream(upstream) => upstream.incoming.size_hint(),
         }
     }
@@ -243,7 +249,7 @@ impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Done => "Done",
-            Self::Text(_) => "Text",
+            Self::Ours(_) => "Ours",
             Self::Upstream(_) => "Upstream",
         })
     }
