@@ -1,0 +1,261 @@
+//! A configuration in plain words, for `justonce check`.
+
+use justonce::{AfterRetention, OnLapsed};
+
+use super::settings::{
+    BodyMode, KeyFormat, KeySettings, KeySource, KeySyntax, OnStatus, OnStoreDown, Places,
+    RouteSettings, ScopeRole, Settings, StatusRule, StatusSet, StoreUrl, WhenBusy,
+};
+use super::words::{duration, header, headers, list, size, wrap};
+
+/// The widest line, in characters.
+const WIDTH: usize = 90;
+/// What the default route is for, if there are others.
+const REST: &str = "Everything else: POST and PATCH that no route is for";
+
+/// Tells what the gateway does with each route, in plain words.
+#[must_use]
+pub fn explain(settings: &Settings) -> String {
+    let mut parts = vec![wrap(&gateway(settings), "", "", WIDTH)];
+    parts.extend(settings.routes.iter().map(|route| explain_route(route, "")));
+    let rest = if settings.routes.is_empty() { "Every POST and PATCH" } else { REST };
+    parts.push(explain_route(&settings.default_route, rest));
+    parts.join("\n\n")
+}
+
+fn gateway(settings: &Settings) -> String {
+    let tls = if settings.tls.is_some() { "with TLS" } else { "in cleartext" };
+    let store = match &settings.store {
+        StoreUrl::Memory => "in memory only".to_owned(),
+        StoreUrl::File(path) => format!("in the directory {}", path.display()),
+    };
+    let admin = match (settings.admin, &settings.admin_token) {
+        (None, _) => "There is no address for operators.".to_owned(),
+        (Some(admin), None) => format!("Operators connect to {admin}."),
+        (Some(admin), Some(_)) => format!("Operators connect to {admin} and show a token."),
+    };
+    let breaker = settings.breaker.map_or_else(String::new, |breaker| {
+        format!(
+            " An upstream that fails {} % of at least {} requests within {} gets no new \
+             operations for {}.",
+            (breaker.failure_ratio * 100.0).round(),
+            breaker.min_requests,
+            duration(breaker.window),
+            duration(breaker.open_for)
+        )
+    });
+    format!(
+        "The gateway listens on {} {tls} and forwards to {}. Records are kept {store}. \
+         {admin}{breaker}",
+        settings.listen,
+        list(&settings.upstreams),
+    )
+}
+
+fn explain_route(route: &RouteSettings, rest: &str) -> String {
+    let head = match &route.pattern {
+        None => rest.to_owned(),
+        Some(pattern) if pattern.to_string() == route.name => format!("Route {pattern}"),
+        Some(pattern) => format!("Route {}: {pattern}", route.name),
+    };
+    let Some(key) = &route.key else {
+        let text = "Not protected: requests pass through, with or without a key.";
+        return format!("{head}\n{}", bullet(text));
+    };
+    let said = [
+        format!("Key: {}", key_words(key)),
+        format!("Scope: {}", scope_words(route)),
+        format!("Same request: {}", fingerprint_words(route)),
+        format!("Concurrent duplicate: {}", busy_words(route)),
+        format!("After a crash: {}", lapsed_words(route)),
+        format!("Answers: {}", status_words(&route.store_status)),
+        format!("Replays: {}", retention_words(route)),
+        format!("Store down: {}", store_down_words(route)),
+        format!("Limits: {}", limit_words(route)),
+    ];
+    let lines: Vec<String> = said.iter().map(|text| bullet(text)).collect();
+    format!("{head}\n{}", lines.join("\n"))
+}
+
+fn bullet(text: &str) -> String {
+    wrap(text, "  - ", "    ", WIDTH)
+}
+
+fn key_words(key: &KeySettings) -> String {
+    let source = match &key.source {
+        KeySource::Content => {
+            return "made from the content: equal requests in one scope are one operation."
+                .to_owned();
+        }
+        KeySource::Header(name) => format!("the header {}", header(name)),
+        KeySource::Json(place) => format!("the value at {place} of the JSON body"),
+        KeySource::Query(name) => format!("the query parameter `{name}`"),
+    };
+    let presence = if key.required {
+        "required: a request without it gets 400."
+    } else {
+        "optional: a request without it passes unprotected."
+    };
+    let mut words = format!("{source}, {presence} It has {} to {} visible", key.min, key.max);
+    words.push_str(" characters");
+    match &key.format {
+        KeyFormat::Any => {}
+        KeyFormat::Uuid => words.push_str(" and must be a UUID"),
+        KeyFormat::Regex(regex) => {
+            words.push_str(&format!(" and must match `{regex}` as a whole"));
+        }
+    }
+    match (&key.source, key.syntax) {
+        (KeySource::Header(_), KeySyntax::Strict) => words.push_str(", in quotes (RFC 9651)."),
+        (KeySource::Header(_), KeySyntax::Lenient) => words.push_str(", in quotes or bare."),
+        _ => words.push('.'),
+    }
+    words
+}
+
+fn scope_words(route: &RouteSettings) -> String {
+    let of = |role| {
+        let parts = route.scope.iter().filter(|part| part.role == role);
+        parts.map(|part| &part.header).collect::<Vec<_>>()
+    };
+    let (principals, tenants) = (of(ScopeRole::Principal), of(ScopeRole::Tenant));
+    let mut parts = Vec::new();
+    if !principals.is_empty() {
+        parts.push(format!("its caller, told apart by {}", headers(principals)));
+    }
+    if !tenants.is_empty() {
+        parts.push(format!("the tenant in {}", headers(tenants)));
+    }
+    if parts.is_empty() {
+        return "all callers share one namespace; whoever knows a key gets its outcome.".to_owned();
+    }
+    format!(
+        "a key belongs to {}. Callers that send none of it share a namespace of their own.",
+        list(&parts)
+    )
+}
+
+fn fingerprint_words(route: &RouteSettings) -> String {
+    let rule = &route.fingerprint;
+    let mut parts = vec!["method".to_owned(), "path".to_owned()];
+    if rule.query {
+        parts.push("query".to_owned());
+    }
+    if !rule.headers.is_empty() {
+        parts.push(format!("the headers {}", headers(&rule.headers)));
+    }
+    let mut more = "";
+    match &rule.body {
+        BodyMode::Ignored => more = " The body does not count.",
+        BodyMode::Raw => parts.push("the bytes of the body".to_owned()),
+        BodyMode::Form => {
+            parts.push("the body as a form, whatever the order of its fields".to_owned());
+        }
+        BodyMode::Json(places) => {
+            parts.push(match places {
+                Places::All => "the body as JSON".to_owned(),
+                Places::Without(places) => format!("the body as JSON without {}", list(places)),
+                Places::Only(places) => format!("what the JSON body has at {}", list(places)),
+            });
+            more = " Key order and white space do not count.";
+        }
+    }
+    let end = match route.key.as_ref().map(|key| &key.source) {
+        Some(KeySource::Content) => "",
+        _ => " The same key with another request gets 422.",
+    };
+    format!("{} are the same.{more}{end}", list(&parts))
+}
+
+fn busy_words(route: &RouteSettings) -> String {
+    let own = match route.when_busy {
+        WhenBusy::Reject => "gets 409 with Retry-After at once.".to_owned(),
+        WhenBusy::Wait(time) => {
+            format!("waits up to {} for the outcome, then gets 409.", duration(time))
+        }
+    };
+    if route.max_wait.is_zero() {
+        return format!("{own} `Prefer: wait` is not honoured.");
+    }
+    let max = duration(route.max_wait);
+    format!("{own} With `Prefer: wait` a caller may ask for up to {max}.")
+}
+
+fn lapsed_words(route: &RouteSettings) -> String {
+    let lease = duration(route.policy.lease());
+    let cap = duration(route.policy.lease_cap());
+    let lapsed = match route.policy.on_lapsed() {
+        OnLapsed::Hold => {
+            "the operation is unknown: retries get 409 and nothing is executed until somebody \
+             resolves it (at most once)."
+        }
+        OnLapsed::Rerun | OnLapsed::Resume => {
+            "the next request executes it again, and it may take effect twice (at least once)."
+        }
+    };
+    format!(
+        "once its lease of {lease} has lapsed, {lapsed} While the gateway lives, it renews the \
+         lease for up to {cap}."
+    )
+}
+
+fn status_words(rules: &[StatusRule]) -> String {
+    let mut words = "401, 403, 407, 408, 421, 425, 429, and 503 with Retry-After release the key. \
+                     2xx, 3xx, all other 4xx, 501 and 505 are kept and replayed. All other 5xx \
+                     leave the operation unknown."
+        .to_owned();
+    let instead: Vec<String> = rules.iter().map(rule_words).collect();
+    if !instead.is_empty() {
+        words.push_str(&format!(" But on this route {}.", list(&instead)));
+    }
+    words
+}
+
+fn rule_words(rule: &StatusRule) -> String {
+    let of = match rule.of {
+        StatusSet::Class(class) => format!("{class}xx"),
+        StatusSet::Code(code) => code.to_string(),
+    };
+    let then = match rule.then {
+        OnStatus::Keep => "is kept",
+        OnStatus::Release => "releases the key",
+        OnStatus::Unknown => "is unknown",
+    };
+    format!("{of} {then}")
+}
+
+fn retention_words(route: &RouteSettings) -> String {
+    let given = format!("given for {} from completion.", duration(route.policy.retention()));
+    let after = match route.policy.after_retention() {
+        AfterRetention::New => "After that the same key is a new operation.".to_owned(),
+        AfterRetention::Refuse(life) => {
+            format!("After that the key is refused with 409 for {}.", duration(life))
+        }
+    };
+    let mut words = format!("{given} {after}");
+    if !route.drop_headers.is_empty() {
+        words.push_str(&format!(" Without the headers {}.", headers(&route.drop_headers)));
+    }
+    if !route.keep_headers.is_empty() {
+        words.push_str(&format!(" With the headers {} too.", headers(&route.keep_headers)));
+    }
+    words
+}
+
+fn store_down_words(route: &RouteSettings) -> String {
+    match route.on_store_down {
+        OnStoreDown::Refuse => "requests get 503, nothing is executed.",
+        OnStoreDown::Pass => "requests pass unprotected, and their answers say so.",
+    }
+    .to_owned()
+}
+
+fn limit_words(route: &RouteSettings) -> String {
+    format!(
+        "request bodies up to {}, stored answers up to {} (longer ones are delivered, and replayed \
+         as 409 without their body). The upstream has {} to answer.",
+        size(route.request_body),
+        size(route.stored_response_body),
+        duration(route.response_timeout)
+    )
+}

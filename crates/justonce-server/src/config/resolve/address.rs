@@ -1,0 +1,108 @@
+//! Addresses: where to listen, where the API is, where records are kept.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use http::Uri;
+
+use crate::config::complaint::{Complaint, Read};
+use crate::config::convert::{full_text, repeated, text};
+use crate::config::nearest::did_you_mean;
+use crate::config::settings::StoreUrl;
+use crate::config::tree::Node;
+
+/// Kinds of stores that are known by name and not built in.
+const OTHER_STORES: [&str; 8] =
+    ["redis", "rediss", "redis-cluster", "postgres", "postgresql", "dynamodb", "etcd", "tiered"];
+
+/// An address to listen on.
+pub(super) fn listen(node: &Node) -> Read<SocketAddr> {
+    let text = text(node)?.trim();
+    if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    text.parse().map_err(|_| {
+        let message = format!(
+            "expected an address and a port, as in \"127.0.0.1:8080\", found {}",
+            repeated(text)
+        );
+        let port = text.trim_start_matches(':');
+        let port: Option<u16> = port.parse().ok();
+        let help = port.map(|port| format!("did you mean \"127.0.0.1:{port}\"?"));
+        Complaint::about(node, message).help(help)
+    })
+}
+
+/// An address for operators, or `off`.
+pub(super) fn admin(node: &Node) -> Read<Option<SocketAddr>> {
+    if text(node)?.trim() == "off" { Ok(None) } else { listen(node).map(Some) }
+}
+
+/// The address of an API, without a slash at the end.
+pub(super) fn upstream(node: &Node) -> Read<String> {
+    let text = full_text(node)?;
+    let wrong = |why: &str| {
+        let like = "as in \"http://127.0.0.1:9000\"";
+        // Somebody may have written a password into it.
+        let shown =
+            if text.contains('@') { String::new() } else { format!(", found {}", repeated(&text)) };
+        Complaint::about(node, format!("{why}, {like}{shown}"))
+    };
+    let uri: Uri = text.parse().map_err(|_| wrong("expected the address of the API"))?;
+    let authority = uri.authority().filter(|authority| !authority.host().is_empty());
+    let scheme = uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https"));
+    let (Some(scheme), Some(authority)) = (scheme, authority) else {
+        return Err(wrong("expected http:// or https:// and a host"));
+    };
+    if authority.as_str().contains('@') {
+        return Err(wrong("an upstream is named without user and password"));
+    }
+    let port_is_wrong = authority.port_u16().is_none() && authority.as_str().ends_with(':');
+    if port_is_wrong || (authority.port().is_some() && authority.port_u16().is_none()) {
+        return Err(wrong("the port is no number up to 65535"));
+    }
+    if !matches!(uri.path(), "" | "/") || uri.query().is_some() || text.contains('#') {
+        return Err(wrong("an upstream has no path: requests keep the path they came with"));
+    }
+    Ok(format!("{scheme}://{authority}"))
+}
+
+/// Where the pages of problems are.
+pub(super) fn problems_base(node: &Node) -> Read<String> {
+    let text = full_text(node)?;
+    let uri: Option<Uri> = text.parse().ok();
+    let fits = uri.is_some_and(|uri| {
+        let absolute = matches!(uri.scheme_str(), Some("http" | "https"));
+        (absolute || text.starts_with('/')) && uri.query().is_none() && !text.contains(['"', '<'])
+    });
+    if !fits {
+        let like = "as in \"https://docs.example.com/errors\"";
+        return Err(Complaint::about(node, format!("expected an address or a path, {like}")));
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+/// Where records are kept.
+pub(super) fn store(node: &Node) -> Read<StoreUrl> {
+    let text = full_text(node)?;
+    let (kind, rest) = text.split_once(':').unwrap_or((&text, ""));
+    match kind {
+        "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
+        "memory" => Err(Complaint::about(node, "nothing follows `memory:`")),
+        "file" if rest.is_empty() => {
+            Err(Complaint::about(node, "expected a path, as in \"file:./justonce-data\""))
+        }
+        "file" => Ok(StoreUrl::File(PathBuf::from(rest.strip_prefix("//").unwrap_or(rest)))),
+        other if OTHER_STORES.contains(&other) => Err(Complaint::about(
+            node,
+            format!("a {other} store is not supported yet by this build"),
+        )
+        .help("use `memory:` or `file:PATH`".to_owned())),
+        other => {
+            let path = text.starts_with(['.', '/']).then(|| format!("did you mean `file:{text}`?"));
+            let known = ["memory", "file"].into_iter().chain(OTHER_STORES);
+            let message = format!("expected `memory:` or `file:PATH`, found {}", repeated(other));
+            Err(Complaint::about(node, message).help(path.or_else(|| did_you_mean(other, known))))
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! From the tree to settings: what values mean, what is left out, what contradicts what.
+
+mod address;
+mod gateway;
+mod key;
+mod layer;
+mod policy;
+mod route;
+mod routes;
+mod values;
+
+pub(super) use gateway::settings;

@@ -1,0 +1,120 @@
+//! All routes, and how they stand to each other.
+
+use justonce::http::Pattern;
+
+use super::layer::Layer;
+use super::route::{self, Base};
+use crate::config::complaint::{Complaint, Read};
+use crate::config::convert::{full_text, text};
+use crate::config::covers::covers;
+use crate::config::report::Report;
+use crate::config::schema::ROUTES;
+use crate::config::section::{Section, Set};
+use crate::config::settings::RouteSettings;
+use crate::config::tree::{Node, Origin, Value};
+
+/// More routes than this are a generated file gone wrong; each request may look at all of them.
+const MAX_ROUTES: usize = 1000;
+/// Names are labels of metrics.
+const MAX_NAME_CHARS: usize = 100;
+/// The name of the route for everything else.
+const DEFAULT_NAME: &str = "default";
+
+/// The route for everything that no route is for.
+pub(super) fn default_route(
+    defaults: &Layer,
+    base: &Base,
+    report: &mut Report,
+) -> Option<RouteSettings> {
+    let layer = Layer::default().over(defaults);
+    route::resolve(&layer, DEFAULT_NAME.to_owned(), None, base, report)
+}
+
+/// All routes, in the order of the file.
+pub(super) fn routes(
+    top: &Section<'_>,
+    defaults: &Layer,
+    base: &Base,
+    report: &mut Report,
+) -> Option<Vec<RouteSettings>> {
+    let Some(Value::List(nodes)) = top.node(ROUTES).map(|node| &node.value) else {
+        return Some(Vec::new());
+    };
+    if let Some(node) = nodes.get(MAX_ROUTES) {
+        report.at(&node.origin, format!("there are more than {MAX_ROUTES} routes"), None);
+        return None;
+    }
+    let mut earlier = Vec::new();
+    let mut routes = Vec::new();
+    for node in nodes {
+        let Value::Table(table) = &node.value else { continue };
+        let section = Section::new(table);
+        let layer = Layer::read(&section, report).over(defaults);
+        let Some((name, pattern)) = identity(&section, &node.origin, &mut earlier, report) else {
+            continue;
+        };
+        routes.push(route::resolve(&layer, name, Some(pattern), base, report));
+    }
+    routes.into_iter().collect()
+}
+
+/// A route that was seen before, and where.
+struct Earlier {
+    pattern: Set<Pattern>,
+    name: Set<String>,
+}
+
+/// The name and the pattern of a route, neither of them taken.
+fn identity(
+    section: &Section<'_>,
+    origin: &Origin,
+    earlier: &mut Vec<Earlier>,
+    report: &mut Report,
+) -> Option<(String, Pattern)> {
+    let name = section.get("name", report, name);
+    let Some(pattern) = section.get("match", report, pattern) else {
+        if section.node("match").is_none() {
+            let help = "as in `match = \"POST /payments/*\"`".to_owned();
+            report.at(origin, "this route has no `match`".into(), Some(help));
+        }
+        return None;
+    };
+    let same = |other: &&Earlier| {
+        let (one, two) = (&other.pattern.value, &pattern.value);
+        covers(one, two) && covers(two, one)
+    };
+    if let Some(other) = earlier.iter().find(same) {
+        let place = report.name_of(&other.pattern.origin);
+        let message = format!("`match`: this route is listed twice, first at {place}");
+        report.at(&pattern.origin, message, None);
+    }
+    let name = name.unwrap_or_else(|| Set {
+        value: pattern.value.to_string(),
+        origin: pattern.origin.clone(),
+    });
+    let taken = earlier.iter().find(|other| other.name.value == name.value);
+    if name.value == DEFAULT_NAME {
+        let message = format!("`name`: \"{DEFAULT_NAME}\" is the name of the route for the rest");
+        report.at(&name.origin, message, None);
+    } else if let Some(other) = taken.filter(|other| !same(other)) {
+        let place = report.name_of(&other.name.origin);
+        let message = format!("`name`: {:?} is taken by the route at {place}", name.value);
+        report.at(&name.origin, message, None);
+    }
+    let found = (name.value.clone(), pattern.value.clone());
+    earlier.push(Earlier { pattern, name });
+    Some(found)
+}
+
+fn pattern(node: &Node) -> Read<Pattern> {
+    Pattern::parse(text(node)?).map_err(|error| Complaint::about(node, error.to_string()))
+}
+
+fn name(node: &Node) -> Read<String> {
+    let name = full_text(node)?;
+    if name.chars().count() > MAX_NAME_CHARS || name.chars().any(char::is_control) {
+        let message = format!("expected at most {MAX_NAME_CHARS} visible characters");
+        return Err(Complaint::about(node, message));
+    }
+    Ok(name)
+}

@@ -1,0 +1,424 @@
+//! The resolved configuration: complete, checked, and plain data.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderName;
+use justonce::http::Pattern;
+use justonce::{JsonPointer, Policy};
+
+/// Everything the gateway needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where operators connect; nothing if there is no such place.
+    pub admin: Option<SocketAddr>,
+    /// What operators must show.
+    pub admin_token: Option<AdminToken>,
+    /// The addresses of the API, `http://host:port` or `https://host:port`; at least one.
+    pub upstreams: Vec<String>,
+    /// Where records are kept.
+    pub store: StoreUrl,
+    /// How clients are talked to in private; nothing for cleartext.
+    pub tls: Option<Tls>,
+    /// Certificates that upstreams are trusted by, beside those of the system.
+    pub upstream_ca: Option<PathBuf>,
+    /// How long running operations may take to finish when the gateway stops.
+    pub grace: Duration,
+    /// What is logged, and how.
+    pub log: Log,
+    /// How much of everything.
+    pub limits: Limits,
+    /// How long for everything.
+    pub timeouts: Timeouts,
+    /// When an upstream is given a rest; nothing for never.
+    pub breaker: Option<Breaker>,
+    /// What the `type` of a problem begins with, without a slash at the end; nothing for the
+    /// gateway's own pages.
+    pub problems_base: Option<String>,
+    /// For every POST and PATCH that no route is for.
+    pub default_route: RouteSettings,
+    /// In the order of the file: the first that matches counts.
+    pub routes: Vec<RouteSettings>,
+}
+
+impl Settings {
+    /// The settings that differ and that only a restart can change; routes and `[defaults]` can be
+    /// exchanged while the gateway runs.
+    #[must_use]
+    pub fn changed_for_restart(&self, new: &Self) -> Vec<&'static str> {
+        let differs = [
+            ("listen", self.listen != new.listen),
+            ("admin", self.admin != new.admin),
+            ("admin_token", self.admin_token != new.admin_token),
+            ("upstream", self.upstreams != new.upstreams),
+            ("store", self.store != new.store),
+            ("tls", self.tls != new.tls),
+            ("upstream_tls", self.upstream_ca != new.upstream_ca),
+            ("grace", self.grace != new.grace),
+            ("log", self.log != new.log),
+            ("limits", self.limits != new.limits),
+            ("timeouts", self.timeouts != new.timeouts),
+            ("breaker", self.breaker != new.breaker),
+            ("problems_base", self.problems_base != new.problems_base),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+}
+
+/// What operators must show, or where it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminToken {
+    /// The token itself.
+    Text(Secret),
+    /// The file it stands in.
+    File(PathBuf),
+}
+
+impl AdminToken {
+    /// The token, read from its file if it stands in one. White space around it does not count.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or holds no token.
+    pub fn read(&self) -> std::io::Result<Secret> {
+        match self {
+            Self::Text(token) => Ok(token.clone()),
+            Self::File(path) => match std::fs::read_to_string(path)?.trim() {
+                "" => Err(std::io::Error::new(
+                    std::io::ErrorKind::InvalidData,
+                    "the file of the admin token is empty",
+                )),
+                token => Ok(Secret::new(token)),
+            },
+        }
+    }
+}
+
+/// A text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text. Compare it in constant time, and do not log it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Where records are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// In this process, until it ends: `memory:`.
+    Memory,
+    /// In the embedded store in this directory: `file:PATH`.
+    File(PathBuf),
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory:"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+/// The gateway's own certificate. Both are PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate, and those between it and a root.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// From which level on.
+    pub level: LogLevel,
+    /// For people or for machines.
+    pub format: LogFormat,
+}
+
+/// From which level on is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Failures only.
+    Error,
+    /// And what somebody should look at.
+    Warn,
+    /// And what happens: a line for each request.
+    Info,
+    /// And how.
+    Debug,
+    /// And everything else.
+    Trace,
+}
+
+impl LogLevel {
+    /// Its name, as `tracing` knows it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// An object a line.
+    Json,
+}
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open connections of clients.
+    pub connections: usize,
+    /// Bytes of the head of a request.
+    pub header_bytes: usize,
+    /// Operations executed at the same time.
+    pub concurrent: usize,
+    /// Duplicates that wait at the same time.
+    pub waiters: usize,
+}
+
+/// How long for everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To connect to an upstream.
+    pub connect: Duration,
+    /// For a connection on which nothing is asked, of clients and to upstreams.
+    pub idle: Duration,
+    /// For a client to send the head of a request.
+    pub header: Duration,
+    /// For a client to pause while it sends a body.
+    pub body: Duration,
+    /// For an upstream to answer what no route protects.
+    pub response: Duration,
+}
+
+/// When an upstream is given a rest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Breaker {
+    /// Over how long its failures are counted.
+    pub window: Duration,
+    /// With fewer requests in the window nothing is concluded.
+    pub min_requests: usize,
+    /// Which part of them must have failed.
+    pub failure_ratio: f64,
+    /// How long the rest lasts before one request tries again.
+    pub open_for: Duration,
+}
+
+/// What a route promises and demands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteSettings {
+    /// Its name in metrics and logs.
+    pub name: String,
+    /// Which requests it is for; nothing for the default route: every other POST and PATCH.
+    pub pattern: Option<Pattern>,
+    /// Where its keys come from and how they are checked; nothing if it is not protected.
+    pub key: Option<KeySettings>,
+    /// Whose namespace its keys live in.
+    pub scope: Vec<ScopePart>,
+    /// What counts as the same request.
+    pub fingerprint: FingerprintSettings,
+    /// What a duplicate of a running operation gets.
+    pub when_busy: WhenBusy,
+    /// How long a caller may ask to wait with `Prefer: wait`.
+    pub max_wait: Duration,
+    /// Leases, retention, and what becomes of lapsed claims.
+    pub policy: Policy,
+    /// What a request meets while the store cannot be reached.
+    pub on_store_down: OnStoreDown,
+    /// What becomes of answers, where it differs from the default. Codes come after classes: the
+    /// last that fits counts.
+    pub store_status: Vec<StatusRule>,
+    /// How long the upstream may take to answer.
+    pub response_timeout: Duration,
+    /// The longest request body, in bytes.
+    pub request_body: usize,
+    /// The longest response body that is stored, in bytes.
+    pub stored_response_body: usize,
+    /// Headers of answers that are not stored, beside those that never are.
+    pub drop_headers: Vec<HeaderName>,
+    /// Headers of answers that are stored although they would not be.
+    pub keep_headers: Vec<HeaderName>,
+}
+
+/// Where keys come from and how they are checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySettings {
+    /// Where they come from.
+    pub source: KeySource,
+    /// Whether a request without one is refused.
+    pub required: bool,
+    /// How they are written in headers.
+    pub syntax: KeySyntax,
+    /// The fewest characters.
+    pub min: usize,
+    /// The most characters.
+    pub max: usize,
+    /// What they must look like.
+    pub format: KeyFormat,
+}
+
+/// Where a key comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySource {
+    /// A header; `idempotency-key` unless said otherwise.
+    Header(HeaderName),
+    /// A place in the JSON body.
+    Json(JsonPointer),
+    /// A parameter of the query.
+    Query(String),
+    /// The whole request.
+    Content,
+}
+
+/// How keys are written in headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySyntax {
+    /// In quotes, or bare.
+    Lenient,
+    /// As RFC 9651 says, in quotes.
+    Strict,
+}
+
+/// What a key must look like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyFormat {
+    /// Anything visible.
+    Any,
+    /// A UUID.
+    Uuid,
+    /// The whole key must match this. It compiles, also between `^(?:` and `)$`.
+    Regex(String),
+}
+
+/// A part of the namespace in which keys live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopePart {
+    /// What it tells.
+    pub role: ScopeRole,
+    /// The header it is taken from.
+    pub header: HeaderName,
+}
+
+/// What a part of a scope tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScopeRole {
+    /// Who calls, by a credential: only a hash of it is kept.
+    Principal,
+    /// For whom: it is kept as it is.
+    Tenant,
+}
+
+/// What counts as the same request, beside its method and path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FingerprintSettings {
+    /// How bodies are compared.
+    pub body: BodyMode,
+    /// Whether the query counts.
+    pub query: bool,
+    /// Headers that count.
+    pub headers: Vec<HeaderName>,
+}
+
+/// How bodies are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BodyMode {
+    /// Byte for byte.
+    Raw,
+    /// As JSON where it is JSON.
+    Json(Places),
+    /// As a form.
+    Form,
+    /// Not at all.
+    Ignored,
+}
+
+/// Which places of a JSON body count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// All.
+    All,
+    /// All but these.
+    Without(Vec<JsonPointer>),
+    /// These only.
+    Only(Vec<JsonPointer>),
+}
+
+/// What a duplicate of a running operation gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenBusy {
+    /// 409 at once.
+    Reject,
+    /// The outcome, if it comes within this time.
+    Wait(Duration),
+}
+
+/// What a request meets while the store cannot be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStoreDown {
+    /// 503: nothing is executed.
+    Refuse,
+    /// It passes unprotected.
+    Pass,
+}
+
+/// What becomes of an operation that was answered with some status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusRule {
+    /// Which answers.
+    pub of: StatusSet,
+    /// What becomes of it.
+    pub then: OnStatus,
+}
+
+/// Which answers a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StatusSet {
+    /// A class: 5 for 5xx.
+    Class(u16),
+    /// One code.
+    Code(u16),
+}
+
+/// What becomes of an operation by its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStatus {
+    /// The answer is stored and replayed.
+    Keep,
+    /// The key is free again.
+    Release,
+    /// It may have taken effect.
+    Unknown,
+}

@@ -1,0 +1,177 @@
+//! Settings that are allowed and risky.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::Method;
+use http::header::{AUTHORIZATION, SET_COOKIE};
+use justonce::OnLapsed;
+
+use super::covers::covers;
+use super::settings::{
+    AdminToken, BodyMode, KeySource, OnStatus, OnStoreDown, RouteSettings, Settings, StatusSet,
+    StoreUrl,
+};
+use super::words::{duration, header};
+
+/// Clients that retry for longer than this are common.
+const SHORT_RETENTION: Duration = Duration::from_secs(3600);
+/// A process can pause this long without being dead.
+const SHORT_LEASE: Duration = Duration::from_secs(5);
+/// A token with fewer characters can be tried out.
+const SHORT_TOKEN_CHARS: usize = 16;
+/// Words in paths where twice is once too often.
+const MONEY: [&str; 9] =
+    ["pay", "charge", "transfer", "refund", "payout", "withdraw", "order", "invoice", "checkout"];
+
+/// A setting that is allowed and risky.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The name of the route, if it is about one.
+    pub route: Option<String>,
+    /// What may happen.
+    pub text: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.route {
+            Some(route) => write!(f, "route {route}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// What an operator should think about twice.
+#[must_use]
+pub fn warnings(settings: &Settings) -> Vec<Warning> {
+    let mut found: Vec<Warning> = gateway(settings)
+        .into_iter()
+        .map(|text| Warning { route: None, text: text.to_owned() })
+        .collect();
+    for (at, route) in settings.routes.iter().enumerate() {
+        let earlier = settings.routes.iter().take(at);
+        let texts = unreachable_route(route, earlier).into_iter().chain(of_route(route));
+        found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
+    }
+    let rest = &settings.default_route;
+    found.extend(
+        of_route(rest).into_iter().map(|text| Warning { route: Some(rest.name.clone()), text }),
+    );
+    found
+}
+
+fn gateway(settings: &Settings) -> Vec<&'static str> {
+    let mut texts = Vec::new();
+    if settings.store == StoreUrl::Memory {
+        texts.push("`store = \"memory:\"`: a restart forgets all keys; retries execute again");
+    }
+    if let Some(AdminToken::Text(token)) = &settings.admin_token
+        && token.reveal().chars().count() < SHORT_TOKEN_CHARS
+    {
+        texts.push("`admin_token` has fewer than 16 characters and can be tried out");
+    }
+    let exposed = settings.admin.is_some_and(|admin| !admin.ip().is_loopback());
+    if exposed {
+        texts.push("`admin` can be reached from other machines, and its token goes in cleartext");
+    }
+    texts
+}
+
+/// The first route that matches counts.
+fn unreachable_route<'r>(
+    route: &RouteSettings,
+    mut earlier: impl Iterator<Item = &'r RouteSettings>,
+) -> Option<String> {
+    let pattern = route.pattern.as_ref()?;
+    let taker = earlier.find(|other| other.pattern.as_ref().is_some_and(|p| covers(p, pattern)))?;
+    Some(format!("never reached: `{}` above takes all its requests", taker.name))
+}
+
+fn of_route(route: &RouteSettings) -> Vec<String> {
+    let Some(key) = &route.key else { return Vec::new() };
+    let mut texts = Vec::new();
+    texts.extend(rerun(route));
+    if route.on_store_down == OnStoreDown::Pass {
+        texts.push(
+            "`on_store_down = \"pass\"`: while the store is down, duplicates are executed".into(),
+        );
+    }
+    if route.scope.is_empty() {
+        texts.push(
+            match key.source {
+                KeySource::Content => {
+                    "content keys without `scope`: equal requests of different callers are one \
+                 operation, and one gets the other's answer"
+                }
+                _ => {
+                    "no `scope`: a caller who uses or guesses another's key gets the other's answer"
+                }
+            }
+            .into(),
+        );
+    }
+    if route.policy.retention() < SHORT_RETENTION {
+        let time = duration(route.policy.retention());
+        texts.push(format!("`retention` of {time}: a retry that comes later executes again"));
+    }
+    if route.policy.lease() < SHORT_LEASE {
+        let time = duration(route.policy.lease());
+        texts.push(format!("`lease` of {time}: a pause of the gateway looks like a crash"));
+    }
+    if route.fingerprint.body == BodyMode::Ignored && key.source != KeySource::Content {
+        texts.push(
+            "`fingerprint.body = \"none\"`: one key with two different bodies is not noticed"
+                .into(),
+        );
+    }
+    texts.extend(statuses(route));
+    let personal =
+        route.keep_headers.iter().find(|name| [SET_COOKIE, AUTHORIZATION].contains(name));
+    if let Some(name) = personal {
+        let name = header(name);
+        texts.push(format!("`keep_headers`: replays hand out the first answer's {name}"));
+    }
+    texts
+}
+
+fn rerun(route: &RouteSettings) -> Option<String> {
+    if route.policy.on_lapsed() != OnLapsed::Rerun {
+        return None;
+    }
+    let pattern = route.pattern.as_ref();
+    let posts = pattern.is_none_or(|pattern| pattern.methods().contains(&Method::POST));
+    if !posts {
+        return None;
+    }
+    let name = format!("{} {}", pattern.map(ToString::to_string).unwrap_or_default(), route.name)
+        .to_lowercase();
+    let what = if MONEY.iter().any(|word| name.contains(word)) {
+        "and this looks like money"
+    } else {
+        "unless the upstream honours the key itself"
+    };
+    Some(format!(
+        "`on_lapsed = \"rerun\"` with POST: after a crash it may take effect twice, {what}"
+    ))
+}
+
+fn statuses(route: &RouteSettings) -> Vec<String> {
+    let rules = route.store_status.iter().filter_map(|rule| {
+        let (name, class) = match rule.of {
+            StatusSet::Class(class) => (format!("{class}xx"), class),
+            StatusSet::Code(code) => (code.to_string(), code / 100),
+        };
+        let text = match (class, rule.then) {
+            (2 | 3, OnStatus::Release) => "a success is forgotten, its retry executes again",
+            (2 | 3, OnStatus::Unknown) => "a success is never replayed and must be resolved",
+            (5, OnStatus::Release) => {
+                "what failed after it took effect is executed again by a retry"
+            }
+            _ => return None,
+        };
+        let then = if rule.then == OnStatus::Release { "release" } else { "unknown" };
+        Some(format!("`store_status`: \"{name}\" = \"{then}\": {text}"))
+    });
+    rules.collect()
+}
