@@ -129,7 +129,7 @@ impl Report {
 
     /// Reports something about the place a value came from.
     pub(super) fn at(&mut self, origin: &Origin, message: String, help: Option<String>) {
-        if self.found.len() >= MAX_KEPT {
+        if self.is_full() {
             return;
         }
         let place = self.place(origin);
@@ -146,6 +146,11 @@ impl Report {
         let name = self.file.as_ref().map(|(name, _)| Arc::clone(name));
         let place = name.map_or(Place::Nowhere, Place::File);
         self.found.push((0, Problem { place, message, help: None }));
+    }
+
+    /// Whether nothing more is kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.found.len() >= MAX_KEPT
     }
 
     /// Whether nothing is wrong so far.

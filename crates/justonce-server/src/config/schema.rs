@@ -213,6 +213,10 @@ fn unknown(
     place: &str,
     report: &mut Report,
 ) {
+    // Looking for near names takes its time, which a file full of wrong ones is not worth.
+    if report.is_full() {
+        return;
+    }
     let inside = if place.is_empty() { String::new() } else { format!(" in {place}") };
     let names = || fields.iter().copied().flatten().map(|field| field.name);
     let help = did_you_mean(name, names()).or_else(|| elsewhere(name)).or_else(|| {
