@@ -16,7 +16,10 @@ use crate::config::{
 /// # Errors
 ///
 /// If an expression does not compile; the configuration was checked, so this is a surprise.
-pub fn layer(engine: justonce::Engine, settings: &Settings) -> anyhow::Result<IdempotencyBuilder> {
+pub(crate) fn layer(
+    engine: justonce::Engine,
+    settings: &Settings,
+) -> anyhow::Result<IdempotencyBuilder> {
     let mut builder = Idempotency::builder(engine);
     for route in &settings.routes {
         let pattern = route.pattern.clone().context("a route without a pattern")?;

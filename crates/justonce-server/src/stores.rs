@@ -15,7 +15,7 @@ use crate::config::{Limits, StoreUrl};
 /// # Errors
 ///
 /// If the store cannot be opened.
-pub fn engine(store: &StoreUrl, limits: &Limits) -> anyhow::Result<Engine> {
+pub(crate) fn engine(store: &StoreUrl, limits: &Limits) -> anyhow::Result<Engine> {
     let limits = EngineLimits {
         max_concurrent: limits.concurrent,
         max_waiters: limits.waiters,

@@ -8,6 +8,8 @@ pub(super) struct Complaint {
     pub(super) origin: Origin,
     pub(super) message: String,
     pub(super) help: Option<String>,
+    /// What is wrong with the rest of a list.
+    pub(super) more: Vec<Complaint>,
 }
 
 /// A value that was read, or what is wrong with it.
@@ -16,7 +18,15 @@ pub(super) type Read<T> = Result<T, Complaint>;
 impl Complaint {
     /// About a value.
     pub(super) fn about(node: &Node, message: impl Into<String>) -> Self {
-        Self { origin: node.origin.clone(), message: message.into(), help: None }
+        Self { origin: node.origin.clone(), message: message.into(), help: None, more: Vec::new() }
+    }
+
+    /// All of them as one; nothing if there are none.
+    pub(super) fn all(complaints: Vec<Self>) -> Option<Self> {
+        let mut complaints = complaints.into_iter();
+        let mut first = complaints.next()?;
+        first.more.extend(complaints);
+        Some(first)
     }
 
     /// With something to try.

@@ -9,7 +9,7 @@ use justonce::JsonPointer;
 use super::complaint::{Complaint, Read, expected};
 use super::nearest::did_you_mean;
 use super::tree::{Node, Value};
-use super::units;
+use super::{units, words};
 
 /// The most characters of a wrong value that are repeated.
 const MAX_REPEATED_CHARS: usize = 60;
@@ -80,24 +80,39 @@ pub(super) fn ratio(node: &Node) -> Read<f64> {
         .ok_or_else(|| Complaint::about(node, "expected a number above 0, at most 1, as in 0.5"))
 }
 
-/// A duration.
-pub(super) fn duration(node: &Node) -> Read<Duration> {
-    match &node.value {
-        Value::Text(text) | Value::Loose(text) => units::duration(text)
-            .map_err(|why| Complaint::about(node, format!("{why}, found {}", repeated(text)))),
+/// The longest timeout: a week is longer than anybody waits, and far from any overflow.
+const MAX_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
+const LEAST: Duration = Duration::from_millis(1);
+
+/// A duration within a range.
+pub(super) fn time(range: RangeInclusive<Duration>) -> impl Fn(&Node) -> Read<Duration> {
+    move |node| match &node.value {
+        Value::Text(text) | Value::Loose(text) => time_in(text, &range, node),
         Value::Integer(number) => Err(Complaint::about(node, "a duration needs a unit")
             .help(format!("did you mean \"{number}s\"?"))),
         _ => Err(expected(node, "a duration, as in \"30s\"")),
     }
 }
 
+/// A duration within a range, inside a longer text.
+pub(super) fn time_in(text: &str, range: &RangeInclusive<Duration>, node: &Node) -> Read<Duration> {
+    let found = |what: String| Complaint::about(node, format!("{what}, found {}", repeated(text)));
+    let time = units::duration(text).map_err(found)?;
+    if range.contains(&time) {
+        return Ok(time);
+    }
+    let (least, most) = (words::duration(*range.start()), words::duration(*range.end()));
+    Err(found(format!("expected {least} to {most}")))
+}
+
+/// A duration that may be none.
+pub(super) fn duration(node: &Node) -> Read<Duration> {
+    time(Duration::ZERO..=MAX_TIMEOUT)(node)
+}
+
 /// A duration of at least a millisecond.
 pub(super) fn some_time(node: &Node) -> Read<Duration> {
-    let time = duration(node)?;
-    if time < Duration::from_millis(1) {
-        return Err(Complaint::about(node, "expected at least 1ms"));
-    }
-    Ok(time)
+    time(LEAST..=MAX_TIMEOUT)(node)
 }
 
 /// A size in bytes within a range.
@@ -115,7 +130,8 @@ pub(super) fn size(range: RangeInclusive<usize>) -> impl Fn(&Node) -> Read<usize
         };
         bytes.filter(|bytes| range.contains(bytes)).ok_or_else(|| {
             let (least, most) = (range.start(), range.end());
-            Complaint::about(node, format!("expected {least} to {most} bytes"))
+            let (least, most) = (words::size(*least), words::size(*most));
+            Complaint::about(node, format!("expected {least} to {most}"))
         })
     }
 }
@@ -137,17 +153,29 @@ pub(super) fn choice<T: Copy>(words: &'static [(&'static str, T)]) -> impl Fn(&N
 /// A list. From a variable or a flag it is separated by commas.
 pub(super) fn list<T>(item: impl Fn(&Node) -> Read<T>) -> impl Fn(&Node) -> Read<Vec<T>> {
     move |node| match &node.value {
-        Value::List(items) => items.iter().map(&item).collect(),
+        Value::List(items) => each(items.iter().map(&item)),
         Value::Loose(text) => {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
             let nodes = parts.map(|part| Node {
                 origin: node.origin.clone(),
                 value: Value::Loose(part.to_owned()),
             });
-            nodes.map(|node| item(&node)).collect()
+            each(nodes.map(|node| item(&node)))
         }
         _ => Err(expected(node, "a list, as in [\"…\"]")),
     }
+}
+
+/// All items, or all that is wrong with them.
+fn each<T>(read: impl Iterator<Item = Read<T>>) -> Read<Vec<T>> {
+    let (mut items, mut wrong) = (Vec::new(), Vec::new());
+    for one in read {
+        match one {
+            Ok(item) => items.push(item),
+            Err(complaint) => wrong.push(complaint),
+        }
+    }
+    Complaint::all(wrong).map_or(Ok(items), Err)
 }
 
 /// A list, or one of what would be in it.

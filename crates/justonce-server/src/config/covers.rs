@@ -5,12 +5,28 @@ use justonce::http::Pattern;
 /// A segment that no pattern names: what matches it matches any.
 const ANY: &str = "\u{1}any";
 
-/// Whether every request of `narrow` is also one of `wide`.
-pub(super) fn covers(wide: &Pattern, narrow: &Pattern) -> bool {
-    let text = narrow.to_string();
-    let path = text.split_whitespace().nth(1).unwrap_or_default();
-    let samples = samples(path);
-    narrow.methods().iter().all(|method| samples.iter().all(|sample| wide.matches(method, sample)))
+/// A pattern, with paths that stand for all of its.
+#[derive(Debug)]
+pub(super) struct Reach<'p> {
+    pattern: &'p Pattern,
+    samples: Vec<String>,
+}
+
+impl<'p> Reach<'p> {
+    /// The reach of a pattern.
+    pub(super) fn of(pattern: &'p Pattern) -> Self {
+        let text = pattern.to_string();
+        let path = text.split_whitespace().nth(1).unwrap_or_default();
+        Self { pattern, samples: samples(path) }
+    }
+
+    /// Whether every request of the other is also one of this.
+    pub(super) fn covers(&self, narrow: &Reach<'_>) -> bool {
+        let takes = |path: &String| {
+            narrow.pattern.methods().iter().all(|method| self.pattern.matches(method, path))
+        };
+        narrow.samples.iter().all(takes)
+    }
 }
 
 /// Paths that stand for all of a pattern's: a `*` at the end is one segment, or more.
@@ -26,7 +42,8 @@ mod tests {
     use super::*;
 
     fn covered(wide: &str, narrow: &str) -> bool {
-        covers(&Pattern::parse(wide).unwrap(), &Pattern::parse(narrow).unwrap())
+        let [wide, narrow] = [wide, narrow].map(|text| Pattern::parse(text).unwrap());
+        Reach::of(&wide).covers(&Reach::of(&narrow))
     }
 
     #[test]

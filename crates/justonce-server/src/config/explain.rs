@@ -6,17 +6,20 @@ use super::settings::{
     BodyMode, KeyFormat, KeySettings, KeySource, KeySyntax, OnStatus, OnStoreDown, Places,
     RouteSettings, ScopeRole, Settings, StatusRule, StatusSet, StoreUrl, WhenBusy,
 };
-use super::words::{duration, list, names, size, wrap};
+use super::words::{duration, header, headers, list, size, wrap};
 
 /// The widest line, in characters.
 const WIDTH: usize = 90;
+/// What the default route is for, if there are others.
+const REST: &str = "Everything else: POST and PATCH that no route is for";
 
 /// Tells what the gateway does with each route, in plain words.
 #[must_use]
 pub fn explain(settings: &Settings) -> String {
     let mut parts = vec![wrap(&gateway(settings), "", "", WIDTH)];
-    parts.extend(settings.routes.iter().map(explain_route));
-    parts.push(explain_route(&settings.default_route));
+    parts.extend(settings.routes.iter().map(|route| explain_route(route, "")));
+    let rest = if settings.routes.is_empty() { "Every POST and PATCH" } else { REST };
+    parts.push(explain_route(&settings.default_route, rest));
     parts.join("\n\n")
 }
 
@@ -49,9 +52,9 @@ fn gateway(settings: &Settings) -> String {
     )
 }
 
-fn explain_route(route: &RouteSettings) -> String {
+fn explain_route(route: &RouteSettings, rest: &str) -> String {
     let head = match &route.pattern {
-        None => "Everything else: POST and PATCH that no route is for".to_owned(),
+        None => rest.to_owned(),
         Some(pattern) if pattern.to_string() == route.name => format!("Route {pattern}"),
         Some(pattern) => format!("Route {}: {pattern}", route.name),
     };
@@ -81,11 +84,10 @@ fn bullet(text: &str) -> String {
 fn key_words(key: &KeySettings) -> String {
     let source = match &key.source {
         KeySource::Content => {
-            return "made from the content: two requests of one caller that ask for the same are \
-                    one operation."
+            return "made from the content: equal requests in one scope are one operation."
                 .to_owned();
         }
-        KeySource::Header(name) => format!("the header `{name}`"),
+        KeySource::Header(name) => format!("the header {}", header(name)),
         KeySource::Json(place) => format!("the value at {place} of the JSON body"),
         KeySource::Query(name) => format!("the query parameter `{name}`"),
     };
@@ -119,10 +121,10 @@ fn scope_words(route: &RouteSettings) -> String {
     let (principals, tenants) = (of(ScopeRole::Principal), of(ScopeRole::Tenant));
     let mut parts = Vec::new();
     if !principals.is_empty() {
-        parts.push(format!("its caller, told apart by {}", names(&principals)));
+        parts.push(format!("its caller, told apart by {}", headers(principals)));
     }
     if !tenants.is_empty() {
-        parts.push(format!("the tenant in {}", names(&tenants)));
+        parts.push(format!("the tenant in {}", headers(tenants)));
     }
     if parts.is_empty() {
         return "all callers share one namespace; whoever knows a key gets its outcome.".to_owned();
@@ -140,7 +142,7 @@ fn fingerprint_words(route: &RouteSettings) -> String {
         parts.push("query".to_owned());
     }
     if !rule.headers.is_empty() {
-        parts.push(format!("the headers {}", names(&rule.headers)));
+        parts.push(format!("the headers {}", headers(&rule.headers)));
     }
     let mut more = "";
     match &rule.body {
@@ -185,19 +187,22 @@ fn lapsed_words(route: &RouteSettings) -> String {
     let lapsed = match route.policy.on_lapsed() {
         OnLapsed::Hold => {
             "the operation is unknown: retries get 409 and nothing is executed until somebody \
-             resolves it. At most once."
+             resolves it (at most once)."
         }
         OnLapsed::Rerun | OnLapsed::Resume => {
-            "the next request executes it again: it may take effect twice. At least once."
+            "the next request executes it again, and it may take effect twice (at least once)."
         }
     };
-    format!("{lease} after the last renewal of its lease {lapsed} Leases are renewed up to {cap}.")
+    format!(
+        "once its lease of {lease} has lapsed, {lapsed} While the gateway lives, it renews the \
+         lease for up to {cap}."
+    )
 }
 
 fn status_words(rules: &[StatusRule]) -> String {
-    let mut words = "2xx, 3xx, 4xx, 501 and 505 are kept and replayed. 401, 403, 407, 408, 421, \
-                     425, 429, and 503 with Retry-After release the key. All other 5xx leave the \
-                     operation unknown."
+    let mut words = "401, 403, 407, 408, 421, 425, 429, and 503 with Retry-After release the key. \
+                     2xx, 3xx, all other 4xx, 501 and 505 are kept and replayed. All other 5xx \
+                     leave the operation unknown."
         .to_owned();
     let instead: Vec<String> = rules.iter().map(rule_words).collect();
     if !instead.is_empty() {
@@ -229,10 +234,10 @@ fn retention_words(route: &RouteSettings) -> String {
     };
     let mut words = format!("{given} {after}");
     if !route.drop_headers.is_empty() {
-        words.push_str(&format!(" Without the headers {}.", names(&route.drop_headers)));
+        words.push_str(&format!(" Without the headers {}.", headers(&route.drop_headers)));
     }
     if !route.keep_headers.is_empty() {
-        words.push_str(&format!(" With the headers {} too.", names(&route.keep_headers)));
+        words.push_str(&format!(" With the headers {} too.", headers(&route.keep_headers)));
     }
     words
 }

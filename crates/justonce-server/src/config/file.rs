@@ -27,10 +27,19 @@ pub(super) fn read(text: &str, report: &mut Report) -> Option<Table> {
         // Several complaints about one line are mostly one mistake.
         let line = report.line_of(span.start);
         if last_line.replace(line) != Some(line) {
-            report.at(&Origin::File(span), format!("this is not TOML: {}", error.message()), None);
+            let help = quotes_missing(text, line).then(|| "texts stand in quotes".to_owned());
+            let message = format!("this is not TOML: {}", error.message());
+            report.at(&Origin::File(span), message, help);
         }
     }
     None
+}
+
+/// Whether a line is `name = value` with words and no quotes.
+fn quotes_missing(text: &str, line: usize) -> bool {
+    let line = text.lines().nth(line - 1).unwrap_or_default();
+    let value = line.split_once('=').map_or("", |(_, value)| value.trim());
+    value.len() > 1 && !value.contains(['"', '\'', '[', '{'])
 }
 
 /// Reads one TOML value, as in a flag or a variable that starts with a bracket.

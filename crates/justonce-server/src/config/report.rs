@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::complaint::Complaint;
 use super::tree::Origin;
 
 /// More problems than this are not shown: the first ones are to be mended first anyway.
-const MAX_SHOWN: usize = 20;
+const MAX_SHOWN: usize = 50;
+/// More problems than this are not even kept: each costs a walk through the file.
+const MAX_KEPT: usize = 200;
 /// The most characters of a line that are shown; what is before and behind is left out.
 const MAX_EXCERPT_CHARS: usize = 100;
 /// The setting whose line is never shown.
@@ -20,7 +21,8 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// What is wrong, in the order of the file; then variables and flags.
+    /// What is wrong, in the order of the file; then variables and flags. Of very many problems,
+    /// the first that were found.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -127,6 +129,9 @@ impl Report {
 
     /// Reports something about the place a value came from.
     pub(super) fn at(&mut self, origin: &Origin, message: String, help: Option<String>) {
+        if self.is_full() {
+            return;
+        }
         let place = self.place(origin);
         let order = if let Origin::File(span) = origin { span.start } else { usize::MAX };
         let problem = Problem { place, message, help };
@@ -136,16 +141,16 @@ impl Report {
         }
     }
 
-    /// Reports what is wrong with a value.
-    pub(super) fn complain(&mut self, complaint: Complaint) {
-        self.at(&complaint.origin, complaint.message, complaint.help);
-    }
-
     /// Reports something about the file as a whole.
     pub(super) fn whole_file(&mut self, message: String) {
         let name = self.file.as_ref().map(|(name, _)| Arc::clone(name));
         let place = name.map_or(Place::Nowhere, Place::File);
         self.found.push((0, Problem { place, message, help: None }));
+    }
+
+    /// Whether nothing more is kept.
+    pub(super) fn is_full(&self) -> bool {
+        self.found.len() >= MAX_KEPT
     }
 
     /// Whether nothing is wrong so far.
@@ -209,10 +214,27 @@ fn excerpt(head: &str, tail: &str, width: usize) -> Option<Excerpt> {
     }
     let before = head.chars().count().min(MAX_EXCERPT_CHARS / 2);
     let skipped = head.chars().count() - before;
-    let shown = head.chars().skip(skipped).chain(tail.chars()).take(MAX_EXCERPT_CHARS);
+    let line = without_passwords(&format!("{head}{tail}"));
+    let shown = line.chars().skip(skipped).take(MAX_EXCERPT_CHARS);
     // Tabs and control characters would move the caret, or more.
     let text: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let text = text.trim_end().to_owned();
     Some(Excerpt { text, before, width: width.min(MAX_EXCERPT_CHARS - before) })
+}
+
+/// Addresses may hold a user and a password: stars take their place.
+fn without_passwords(line: &str) -> String {
+    let mut parts = line.split("://");
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let authority = part.split(['/', '"', '\'', ' ']).next().unwrap_or_default();
+        let secret = authority.rfind('@').unwrap_or(0);
+        let (secret, rest) = part.split_at(secret);
+        shown.push_str("://");
+        shown.extend(secret.chars().map(|_| '*'));
+        shown.push_str(rest);
+    }
+    shown
 }
 
 fn shows_secret(head: &str, tail: &str) -> bool {
@@ -257,5 +279,7 @@ mod tests {
             assert!(!shown(line, 0, 1).contains("12345"), "{line}");
         }
         assert!(shown("admin_token_file = 12345", 0, 1).contains("12345"));
+        let two = "a = ['http://u:pw@h/@', 'redis://:pw@h']";
+        assert!(shown(two, 0, 1).contains("a = ['http://****@h/@', 'redis://***@h']"));
     }
 }

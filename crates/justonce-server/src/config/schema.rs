@@ -11,6 +11,8 @@ pub(super) const VARIABLE_PREFIX: &str = "JUSTONCE_";
 pub(super) const CONFIG_VARIABLE: &str = "JUSTONCE_CONFIG";
 /// The name of the list of routes.
 pub(super) const ROUTES: &str = "route";
+/// The name of the table for all routes.
+pub(super) const DEFAULTS: &str = "defaults";
 
 /// A setting.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +80,7 @@ pub(super) const TOP: &[Field] = &[
             plain("open_for"),
         ],
     ),
-    table("defaults", SHARED),
+    table(DEFAULTS, SHARED),
     Field { name: ROUTES, shape: Shape::Tables },
 ];
 
@@ -211,6 +213,10 @@ fn unknown(
     place: &str,
     report: &mut Report,
 ) {
+    // Looking for near names takes its time, which a file full of wrong ones is not worth.
+    if report.is_full() {
+        return;
+    }
     let inside = if place.is_empty() { String::new() } else { format!(" in {place}") };
     let names = || fields.iter().copied().flatten().map(|field| field.name);
     let help = did_you_mean(name, names()).or_else(|| elsewhere(name)).or_else(|| {

@@ -2,6 +2,7 @@
 
 use super::complaint::{Complaint, Read};
 use super::report::Report;
+use super::schema::DEFAULTS;
 use super::tree::{Member, Node, Origin, Table, Value};
 
 /// A value that somebody set, and where.
@@ -12,15 +13,17 @@ pub(super) struct Set<T> {
 }
 
 /// A table that may be missing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Section<'t> {
     table: Option<&'t Table>,
+    /// What complaints put before the names in it.
+    prefix: String,
 }
 
 impl<'t> Section<'t> {
     /// A table that is there.
     pub(super) const fn new(table: &'t Table) -> Self {
-        Self { table: Some(table) }
+        Self { table: Some(table), prefix: String::new() }
     }
 
     /// A table inside this one. What is no table was reported with the names.
@@ -29,7 +32,9 @@ impl<'t> Section<'t> {
             Some(Value::Table(table)) => Some(table),
             _ => None,
         };
-        Self { table }
+        // What may stand in a route, too, has the same name in both places.
+        let prefix = if name == DEFAULTS { String::new() } else { format!("{name}.") };
+        Self { table, prefix }
     }
 
     /// All members.
@@ -57,11 +62,17 @@ impl<'t> Section<'t> {
         let node = self.node(name)?;
         match convert(node) {
             Ok(value) => Some(Set { value, origin: node.origin.clone() }),
-            Err(Complaint { origin, message, help }) => {
-                report.at(&origin, format!("`{name}`: {message}"), help);
+            Err(complaint) => {
+                self.complain(name, complaint, report);
                 None
             }
         }
+    }
+
+    fn complain(&self, name: &str, complaint: Complaint, report: &mut Report) {
+        let Complaint { origin, message, help, more } = complaint;
+        report.at(&origin, format!("`{}{name}`: {message}", self.prefix), help);
+        more.into_iter().for_each(|complaint| self.complain(name, complaint, report));
     }
 
     /// Reads a value, with a default.

@@ -7,12 +7,12 @@ use http::Method;
 use http::header::{AUTHORIZATION, SET_COOKIE};
 use justonce::OnLapsed;
 
-use super::covers::covers;
+use super::covers::Reach;
 use super::settings::{
     AdminToken, BodyMode, KeySource, OnStatus, OnStoreDown, RouteSettings, Settings, StatusSet,
     StoreUrl,
 };
-use super::words::duration;
+use super::words::{duration, header};
 
 /// Clients that retry for longer than this are common.
 const SHORT_RETENTION: Duration = Duration::from_secs(3600);
@@ -49,9 +49,9 @@ pub fn warnings(settings: &Settings) -> Vec<Warning> {
         .into_iter()
         .map(|text| Warning { route: None, text: text.to_owned() })
         .collect();
-    for (at, route) in settings.routes.iter().enumerate() {
-        let earlier = settings.routes.iter().take(at);
-        let texts = unreachable_route(route, earlier).into_iter().chain(of_route(route));
+    let mut earlier = Vec::new();
+    for route in &settings.routes {
+        let texts = never_reached(route, &mut earlier).into_iter().chain(of_route(route));
         found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
     }
     let rest = &settings.default_route;
@@ -79,13 +79,14 @@ fn gateway(settings: &Settings) -> Vec<&'static str> {
 }
 
 /// The first route that matches counts.
-fn unreachable_route<'r>(
-    route: &RouteSettings,
-    mut earlier: impl Iterator<Item = &'r RouteSettings>,
+fn never_reached<'r>(
+    route: &'r RouteSettings,
+    earlier: &mut Vec<(Reach<'r>, &'r str)>,
 ) -> Option<String> {
-    let pattern = route.pattern.as_ref()?;
-    let taker = earlier.find(|other| other.pattern.as_ref().is_some_and(|p| covers(p, pattern)))?;
-    Some(format!("never reached: `{}` above takes all its requests", taker.name))
+    let reach = Reach::of(route.pattern.as_ref()?);
+    let taker = earlier.iter().find(|(other, _)| other.covers(&reach)).map(|(_, name)| *name);
+    earlier.push((reach, &route.name));
+    taker.map(|name| format!("never reached: `{name}` above takes all its requests"))
 }
 
 fn of_route(route: &RouteSettings) -> Vec<String> {
@@ -129,7 +130,8 @@ fn of_route(route: &RouteSettings) -> Vec<String> {
     let personal =
         route.keep_headers.iter().find(|name| [SET_COOKIE, AUTHORIZATION].contains(name));
     if let Some(name) = personal {
-        texts.push(format!("`keep_headers`: replays hand out the first answer's `{name}`"));
+        let name = header(name);
+        texts.push(format!("`keep_headers`: replays hand out the first answer's {name}"));
     }
     texts
 }

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use http::HeaderName;
+
 const SECOND: u128 = 1000;
 const MINUTE: u128 = 60 * SECOND;
 const HOUR: u128 = 60 * MINUTE;
@@ -15,10 +17,10 @@ pub(super) fn duration(time: Duration) -> String {
     let millis = time.as_millis();
     let (unit, name) = match millis {
         0 => (SECOND, "second"),
-        _ if millis % DAY == 0 && millis > MAX_SAID_IN_HOURS => (DAY, "day"),
-        _ if millis % HOUR == 0 => (HOUR, "hour"),
-        _ if millis % MINUTE == 0 => (MINUTE, "minute"),
-        _ if millis % SECOND == 0 => (SECOND, "second"),
+        _ if millis.is_multiple_of(DAY) && millis > MAX_SAID_IN_HOURS => (DAY, "day"),
+        _ if millis.is_multiple_of(HOUR) => (HOUR, "hour"),
+        _ if millis.is_multiple_of(MINUTE) => (MINUTE, "minute"),
+        _ if millis.is_multiple_of(SECOND) => (SECOND, "second"),
         _ => (1, "millisecond"),
     };
     match millis / unit {
@@ -48,10 +50,19 @@ pub(super) fn list<T: Display>(items: &[T]) -> String {
     }
 }
 
-/// Each in backticks, as a list.
-pub(super) fn names<T: Display>(items: &[T]) -> String {
-    let quoted: Vec<String> = items.iter().map(|item| format!("`{item}`")).collect();
-    list(&quoted)
+/// `Idempotency-Key`, as people write it, in backticks.
+pub(super) fn header(name: &HeaderName) -> String {
+    let words = name.as_str().split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    format!("`{}`", words.collect::<Vec<_>>().join("-"))
+}
+
+/// Headers, as a list.
+pub(super) fn headers<'h>(names: impl IntoIterator<Item = &'h HeaderName>) -> String {
+    let names: Vec<String> = names.into_iter().map(header).collect();
+    list(&names)
 }
 
 /// Breaks a text into lines of at most `width` characters, where words allow it.
@@ -97,7 +108,8 @@ mod tests {
     #[test]
     fn lists_and_lines_are_put_together() {
         assert_eq!(list(&["a", "b", "c"]), "a, b and c");
-        assert_eq!(names(&["a"]), "`a`");
+        let names = ["x-a", "etag"].map(HeaderName::from_static);
+        assert_eq!(headers(&names), "`X-A` and `Etag`");
         assert_eq!(list::<&str>(&[]), "nothing");
         assert_eq!(wrap("aa bb cc", "- ", "  ", 7), "- aa bb\n  cc");
         assert_eq!(wrap("aaaaaaaaaa b", "- ", "  ", 7), "- aaaaaaaaaa\n  b");

@@ -22,8 +22,10 @@ pub(super) fn listen(node: &Node) -> Read<SocketAddr> {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
     text.parse().map_err(|_| {
-        let message =
-            format!("expected an address and a port, as in \"127.0.0.1:8080\", found {text:?}");
+        let message = format!(
+            "expected an address and a port, as in \"127.0.0.1:8080\", found {}",
+            repeated(text)
+        );
         let port = text.trim_start_matches(':');
         let port: Option<u16> = port.parse().ok();
         let help = port.map(|port| format!("did you mean \"127.0.0.1:{port}\"?"));
@@ -42,7 +44,8 @@ pub(super) fn upstream(node: &Node) -> Read<String> {
     let wrong = |why: &str| {
         let like = "as in \"http://127.0.0.1:9000\"";
         // Somebody may have written a password into it.
-        let shown = if text.contains('@') { String::new() } else { format!(", found {text:?}") };
+        let shown =
+            if text.contains('@') { String::new() } else { format!(", found {}", repeated(&text)) };
         Complaint::about(node, format!("{why}, {like}{shown}"))
     };
     let uri: Uri = text.parse().map_err(|_| wrong("expected the address of the API"))?;

@@ -14,6 +14,7 @@ use crate::config::convert::{
     boolean, choice, duration, full_text, number, one_or_more, ratio, size, some_time,
 };
 use crate::config::report::Report;
+use crate::config::schema::DEFAULTS;
 use crate::config::section::Section;
 use crate::config::settings::{
     AdminToken, Breaker, Limits, Log, LogFormat, LogLevel, Secret, Settings, StoreUrl, Timeouts,
@@ -29,7 +30,8 @@ const DEFAULT_ADMIN_PORT: u16 = 8081;
 const DEFAULT_STORE: &str = "./justonce-data";
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
-/// Reads everything. Nothing comes back if something needed is missing; that was reported.
+/// Reads everything before anything is given up, so that all mistakes are reported together.
+/// Nothing comes back if something needed is missing.
 pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     let top = Section::new(tree);
     let listen = top.get_or("listen", loopback(DEFAULT_PORT), report, address::listen);
@@ -38,9 +40,17 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     check_admin(&top, listen, admin, admin_token.is_some(), report);
     let upstreams = upstreams(&top, report);
     let store = StoreUrl::File(PathBuf::from(DEFAULT_STORE));
+    let store = top.get_or("store", store, report, address::store);
+    let tls = tls(&top, report);
+    let upstream_ca = top.inside("upstream_tls").get("ca", report, path);
+    let grace = top.get_or("grace", DEFAULT_GRACE, report, duration);
+    let log = log(&top.inside("log"), report);
+    let limits = limits(&top.inside("limits"), report);
+    let breaker = breaker(&top.inside("breaker"), report);
+    let problems_base = top.get("problems_base", report, address::problems_base);
     let base = base(&top, report);
     let timeouts = timeouts(&top.inside("timeouts"), base.response_timeout.value, report);
-    let defaults = Layer::read(&top.inside("defaults"), report);
+    let defaults = Layer::read(&top.inside(DEFAULTS), report);
     let default_route = routes::default_route(&defaults, &base, report);
     let routes = routes::routes(&top, &defaults, &base, report);
     Some(Settings {
@@ -48,17 +58,15 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         admin,
         admin_token,
         upstreams: upstreams?,
-        store: top.get_or("store", store, report, address::store),
-        tls: tls(&top, report),
-        upstream_ca: top.inside("upstream_tls").get("ca", report, path).map(|set| set.value),
-        grace: top.get_or("grace", DEFAULT_GRACE, report, duration),
-        log: log(&top.inside("log"), report),
-        limits: limits(&top.inside("limits"), report),
+        store,
+        tls,
+        upstream_ca: upstream_ca.map(|set| set.value),
+        grace,
+        log,
+        limits,
         timeouts,
-        breaker: breaker(&top.inside("breaker"), report),
-        problems_base: top
-            .get("problems_base", report, address::problems_base)
-            .map(|set| set.value),
+        breaker,
+        problems_base: problems_base.map(|set| set.value),
         default_route: default_route?,
         routes: routes?,
     })

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use http::HeaderName;
-use justonce::{AfterRetention, JsonPointer, MAX_BODY_BYTES, OnLapsed};
+use justonce::{AfterRetention, JsonPointer, MAX_BODY_BYTES, MAX_LEASE, MIN_LEASE, OnLapsed};
 
 use super::gateway::MAX_REQUEST_BYTES;
 use super::key::KeyLayer;
-use super::values::{after_retention, on_concurrent, scope_part, statuses};
+use super::values::{MAX_WAIT, RETENTIONS, after_retention, on_concurrent, scope_part, statuses};
 use crate::config::convert::{
-    boolean, choice, duration, header, list, one_or_more, pointer, size, some_time,
+    boolean, choice, header, list, one_or_more, pointer, size, some_time, time,
 };
 use crate::config::report::Report;
 use crate::config::section::{Section, Set};
@@ -74,13 +74,13 @@ impl Layer {
             scope: section.get("scope", report, one_or_more(scope_part)),
             fingerprint: FingerprintLayer::read(&section.inside("fingerprint"), report),
             on_concurrent: section.get("on_concurrent", report, on_concurrent),
-            max_wait: section.get("max_wait", report, duration),
+            max_wait: section.get("max_wait", report, time(Duration::ZERO..=MAX_WAIT)),
             on_lapsed: section.get("on_lapsed", report, choice(ON_LAPSED)),
             on_store_down: section.get("on_store_down", report, choice(ON_STORE_DOWN)),
             store_status: statuses(section, report),
-            lease: section.get("lease", report, duration),
-            lease_cap: section.get("lease_cap", report, duration),
-            retention: section.get("retention", report, duration),
+            lease: section.get("lease", report, time(MIN_LEASE..=MAX_LEASE)),
+            lease_cap: section.get("lease_cap", report, time(MIN_LEASE..=MAX_LEASE)),
+            retention: section.get("retention", report, time(RETENTIONS)),
             after_retention: section.get("after_retention", report, after_retention),
             response_timeout: section.get("response_timeout", report, some_time),
             request_body: section.get("request_body", report, size(0..=MAX_REQUEST_BYTES)),

@@ -30,16 +30,14 @@ pub(super) fn resolve(layer: &Layer, report: &mut Report) -> Option<Policy> {
     match builder.build() {
         Ok(policy) => check(layer, &policy, report).then_some(policy),
         Err(error) => {
-            let origin = match error {
-                PolicyError::Lease(_) => origin(&layer.lease),
-                PolicyError::LeaseCap(_) => first_set(&layer.lease_cap, &layer.lease),
-                PolicyError::Retention(time) => {
-                    let own = layer.retention.as_ref().is_some_and(|set| set.value == time);
-                    if own { origin(&layer.retention) } else { origin(&layer.after_retention) }
+            // Each duration is in its range: what is left is how they stand to each other.
+            let message = match error {
+                PolicyError::LeaseCap(cap) => {
+                    format!("`lease_cap` ({}) is shorter than `lease`", words::duration(cap))
                 }
-                PolicyError::BackOff(_) => Origin::Default,
+                other => other.to_string(),
             };
-            report.at(&origin, error.to_string(), None);
+            report.at(&first_set(&layer.lease_cap, &layer.lease), message, None);
             None
         }
     }
@@ -57,10 +55,6 @@ fn check(layer: &Layer, policy: &Policy, report: &mut Report) -> bool {
     );
     report.at(&first_set(&layer.retention, &layer.lease), message, None);
     false
-}
-
-fn origin<T>(set: &Option<Set<T>>) -> Origin {
-    set.as_ref().map_or(Origin::Default, |set| set.origin.clone())
 }
 
 /// Where the first was set, else the second.

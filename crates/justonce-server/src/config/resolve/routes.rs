@@ -6,7 +6,7 @@ use super::layer::Layer;
 use super::route::{self, Base};
 use crate::config::complaint::{Complaint, Read};
 use crate::config::convert::{full_text, text};
-use crate::config::covers::covers;
+use crate::config::covers::Reach;
 use crate::config::report::Report;
 use crate::config::schema::ROUTES;
 use crate::config::section::{Section, Set};
@@ -55,6 +55,7 @@ pub(super) fn routes(
         };
         routes.push(route::resolve(&layer, name, Some(pattern), base, report));
     }
+    check_twice(&earlier, report);
     routes.into_iter().collect()
 }
 
@@ -64,7 +65,7 @@ struct Earlier {
     name: Set<String>,
 }
 
-/// The name and the pattern of a route, neither of them taken.
+/// The name and the pattern of a route.
 fn identity(
     section: &Section<'_>,
     origin: &Origin,
@@ -79,15 +80,6 @@ fn identity(
         }
         return None;
     };
-    let same = |other: &&Earlier| {
-        let (one, two) = (&other.pattern.value, &pattern.value);
-        covers(one, two) && covers(two, one)
-    };
-    if let Some(other) = earlier.iter().find(same) {
-        let place = report.name_of(&other.pattern.origin);
-        let message = format!("`match`: this route is listed twice, first at {place}");
-        report.at(&pattern.origin, message, None);
-    }
     let name = name.unwrap_or_else(|| Set {
         value: pattern.value.to_string(),
         origin: pattern.origin.clone(),
@@ -96,7 +88,7 @@ fn identity(
     if name.value == DEFAULT_NAME {
         let message = format!("`name`: \"{DEFAULT_NAME}\" is the name of the route for the rest");
         report.at(&name.origin, message, None);
-    } else if let Some(other) = taken.filter(|other| !same(other)) {
+    } else if let Some(other) = taken.filter(|other| other.pattern.value != pattern.value) {
         let place = report.name_of(&other.name.origin);
         let message = format!("`name`: {:?} is taken by the route at {place}", name.value);
         report.at(&name.origin, message, None);
@@ -104,6 +96,22 @@ fn identity(
     let found = (name.value.clone(), pattern.value.clone());
     earlier.push(Earlier { pattern, name });
     Some(found)
+}
+
+/// Reports routes that are for the same requests as an earlier one.
+fn check_twice(routes: &[Earlier], report: &mut Report) {
+    let mut earlier: Vec<(Reach<'_>, &Origin)> = Vec::new();
+    for route in routes {
+        let Set { value, origin } = &route.pattern;
+        let reach = Reach::of(value);
+        let same = |other: &Reach<'_>| other.covers(&reach) && reach.covers(other);
+        if let Some((_, first)) = earlier.iter().find(|(other, _)| same(other)) {
+            let place = report.name_of(first);
+            let message = format!("`match`: this route is listed twice, first at {place}");
+            report.at(origin, message, None);
+        }
+        earlier.push((reach, origin));
+    }
 }
 
 fn pattern(node: &Node) -> Read<Pattern> {

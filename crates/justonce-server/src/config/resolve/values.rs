@@ -1,27 +1,32 @@
 //! Values with a small language of their own.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use justonce::AfterRetention;
+use justonce::{AfterRetention, MAX_RETENTION};
 
 use crate::config::complaint::{Complaint, Read};
-use crate::config::convert::{choice, header_in, repeated, text};
+use crate::config::convert::{choice, header_in, repeated, text, time_in};
 use crate::config::nearest::did_you_mean;
 use crate::config::report::Report;
 use crate::config::section::Section;
 use crate::config::settings::{OnStatus, ScopePart, ScopeRole, StatusSet, WhenBusy};
 use crate::config::tree::Node;
-use crate::config::units;
 
 /// How long late arrivals are refused unless it is said.
 const DEFAULT_REFUSE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The longest wait: a caller that is gone by then is waited for in vain.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(3600);
+/// How long outcomes may be replayed, and late arrivals refused.
+pub(super) const RETENTIONS: RangeInclusive<Duration> = Duration::from_millis(1)..=MAX_RETENTION;
 
 /// `reject` or `wait 10s`.
 pub(super) fn on_concurrent(node: &Node) -> Read<WhenBusy> {
     match split(text(node)?) {
         ("reject", "") => Ok(WhenBusy::Reject),
         ("wait", time) if !time.is_empty() => {
-            let time = units::duration(time).map_err(|why| Complaint::about(node, why))?;
+            let time = time_in(time, &(Duration::ZERO..=MAX_WAIT), node)?;
             Ok(if time.is_zero() { WhenBusy::Reject } else { WhenBusy::Wait(time) })
         }
         (word, _) => Err(wrong(node, "\"reject\" or \"wait 10s\"", word, &["reject", "wait"])),
@@ -33,10 +38,7 @@ pub(super) fn after_retention(node: &Node) -> Read<AfterRetention> {
     match split(text(node)?) {
         ("new", "") => Ok(AfterRetention::New),
         ("refuse", "") => Ok(AfterRetention::Refuse(DEFAULT_REFUSE)),
-        ("refuse", time) => {
-            let time = units::duration(time).map_err(|why| Complaint::about(node, why))?;
-            Ok(AfterRetention::Refuse(time))
-        }
+        ("refuse", time) => Ok(AfterRetention::Refuse(time_in(time, &RETENTIONS, node)?)),
         (word, _) => {
             let what = "\"new\", \"refuse\" or \"refuse 30d\"";
             Err(wrong(node, what, word, &["new", "refuse"]))
