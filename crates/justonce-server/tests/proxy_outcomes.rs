@@ -13,7 +13,7 @@ use justonce::http::Verdict;
 use justonce_server::proxy::{
     Proxy, ProxyBody, ProxyBodyError, ProxySettings, ResponseTimeout, Trouble, UpstreamAddress,
 };
-use parts::{Fed, OK, Upstream, dead_address, proxy, read_head, say, settings, settle};
+use parts::{Dead, Fed, OK, Upstream, proxy, read_head, say, settings, settle};
 use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot};
 
@@ -39,7 +39,8 @@ async fn text(response: Response<ProxyBody>) -> Result<Bytes, ProxyBodyError> {
 
 #[tokio::test]
 async fn h21_a_refused_connection_is_not_executed() {
-    let proxy = proxy(dead_address().await);
+    let dead = Dead::new();
+    let proxy = proxy(dead.address);
     let response = proxy.send(post("pay")).await;
     is_trouble(&response, Trouble::NotReached, Verdict::NotExecuted);
     assert_eq!(response.status(), StatusCode::BAD_GATEWAY);

@@ -12,8 +12,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use justonce::http::Verdict;
 use justonce_server::proxy::{BreakerState, Proxy, ProxySettings, Trouble};
-use parts::{Upstream, answer_all, dead_address, read_head, settings, url};
-use tokio::net::TcpListener;
+use parts::{Dead, Upstream, answer_all, read_head, settings, url};
 use tokio::sync::mpsc;
 
 fn get() -> Request<Empty<Bytes>> {
@@ -29,8 +28,8 @@ async fn status(proxy: &Proxy) -> StatusCode {
 
 #[tokio::test]
 async fn a_dead_upstream_is_left_alone_and_comes_back() {
-    let address = dead_address().await;
-    let mut settings = settings(address);
+    let dead = Dead::new();
+    let mut settings = settings(dead.address);
     settings.breaker.open_for = Duration::from_millis(200);
     let events = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&events);
@@ -48,7 +47,7 @@ async fn a_dead_upstream_is_left_alone_and_comes_back() {
     assert!(wait <= Duration::from_millis(200), "{wait:?}");
 
     // It is there again, but nobody looks before the time is up.
-    let upstream = Upstream::on(TcpListener::bind(address).await.unwrap(), answer_all);
+    let upstream = Upstream::on(dead.listen(), answer_all);
     let response = proxy.send(get()).await;
     assert_eq!(response.extensions().get(), Some(&Trouble::NotReached));
     assert_eq!(response.extensions().get(), Some(&Verdict::NotExecuted));
@@ -87,15 +86,14 @@ async fn errors_of_the_application_are_no_failures_of_the_upstream() {
 #[tokio::test]
 async fn an_abandoned_trial_leaves_room_for_the_next() {
     let (reached, mut seen) = mpsc::channel(1);
-    let address = dead_address().await;
-    let mut settings = settings(address);
+    let dead = Dead::new();
+    let mut settings = settings(dead.address);
     settings.breaker.open_for = Duration::from_millis(1);
     let proxy = Proxy::new(settings).unwrap();
     for _ in 0..5 {
         status(&proxy).await;
     }
-    let listener = TcpListener::bind(address).await.unwrap();
-    let _upstream = Upstream::on(listener, move |mut stream| {
+    let _upstream = Upstream::on(dead.listen(), move |mut stream| {
         let reached = reached.clone();
         async move {
             read_head(&mut stream).await;
@@ -118,8 +116,8 @@ async fn an_abandoned_trial_leaves_room_for_the_next() {
 #[tokio::test]
 async fn the_next_upstream_takes_what_the_first_could_not() {
     let fine = Upstream::fine().await;
-    let dead = dead_address().await;
-    let proxy = Proxy::new(ProxySettings::to([url(dead), fine.url()])).unwrap();
+    let dead = Dead::new();
+    let proxy = Proxy::new(ProxySettings::to([url(dead.address), fine.url()])).unwrap();
     for _ in 0..40 {
         assert_eq!(status(&proxy).await, StatusCode::OK);
     }

@@ -23,7 +23,7 @@ use http_body::{Body, Frame};
 use justonce_server::listen::{ListenLimits, Listener, Served};
 use justonce_server::proxy::{Proxy, ProxySettings, UpstreamAddress};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -88,9 +88,23 @@ pub fn proxy(address: SocketAddr) -> Proxy {
     Proxy::new(settings(address)).unwrap()
 }
 
-/// An address where nobody listens.
-pub async fn dead_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+/// An address where nobody listens, and that nobody else gets.
+pub struct Dead {
+    pub address: SocketAddr,
+    socket: TcpSocket,
+}
+
+impl Dead {
+    pub fn new() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        Self { address: socket.local_addr().unwrap(), socket }
+    }
+
+    /// Somebody listens there now.
+    pub fn listen(self) -> TcpListener {
+        self.socket.listen(64).unwrap()
+    }
 }
 
 pub async fn answer_all(mut stream: TcpStream) {
@@ -162,6 +176,10 @@ pub async fn settle() {
     }
 }
 
+pub fn listener(limits: ListenLimits) -> Listener {
+    Listener::bind("127.0.0.1:0".parse().unwrap(), limits).unwrap()
+}
+
 /// A listener in front of a proxy, and nothing between them.
 pub struct Gateway {
     pub address: SocketAddr,
@@ -175,17 +193,17 @@ impl Gateway {
     }
 
     pub fn start(settings: ProxySettings, limits: ListenLimits) -> Self {
-        Self::serve(settings, Listener::bind("127.0.0.1:0".parse().unwrap(), limits).unwrap())
+        Self::serve(settings, listener(limits), Duration::from_secs(60))
     }
 
-    pub fn serve(settings: ProxySettings, listener: Listener) -> Self {
+    pub fn serve(settings: ProxySettings, listener: Listener, grace: Duration) -> Self {
         let address = listener.local_addr().unwrap();
         let proxy = Proxy::new(settings).unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
         };
-        let serving = listener.serve(move || proxy.clone(), shutdown, Duration::from_secs(5));
+        let serving = listener.serve(move || proxy.clone(), shutdown, grace);
         Self { address, stop: Some(stop), task: Some(tokio::spawn(serving)) }
     }
 
