@@ -16,10 +16,10 @@ async fn recorder() -> (Upstream, Arc<Mutex<Vec<u8>>>) {
     let upstream = Upstream::start(move |mut stream| {
         let record = Arc::clone(&record);
         async move {
-            let mut bytes = [0; 4096];
-            while let Ok(read @ 1..) = stream.read(&mut bytes).await {
-                let heads = bytes[..read].windows(4).filter(|four| four == b"\r\n\r\n").count();
-                record.lock().unwrap().extend_from_slice(&bytes[..read]);
+            let mut bytes = Vec::new();
+            while let Ok(1..) = stream.read_buf(&mut bytes).await {
+                let heads = bytes.windows(4).filter(|four| four == b"\r\n\r\n").count();
+                record.lock().unwrap().append(&mut bytes);
                 for _ in 0..heads {
                     let _ = stream.write_all(OK.as_bytes()).await;
                 }

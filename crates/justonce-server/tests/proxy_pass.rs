@@ -195,7 +195,7 @@ async fn a_refused_upgrade_is_an_ordinary_answer() {
 }
 
 const STREAMED_BYTES: usize = 100 << 20;
-const PIECE: [u8; 64 << 10] = [b'x'; 64 << 10];
+static PIECE: [u8; 64 << 10] = [b'x'; 64 << 10];
 
 fn resident_bytes() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
