@@ -34,7 +34,7 @@ async fn slow_heads_are_cut_off_however_they_trickle() {
     let trickle = tokio::spawn(async move {
         say(&mut write, "GET / HTTP/1.1\r\nX: ").await;
         while write.write_all(b"x").await.is_ok() {
-            tokio::time::sleep(SHORT / 10).await;
+            tokio::time::sleep(SHORT / 10).await; // tidy: allow-sleep: slowness is the attack
         }
     });
     assert_eq!(read_rest(&mut silent).await, "");
@@ -71,7 +71,7 @@ async fn unused_connections_are_closed_and_used_ones_are_not() {
     let slow = Upstream::start(|mut stream| async move {
         read_head(&mut stream).await;
         // Longer than a connection may be unused.
-        tokio::time::sleep(SHORT * 4).await;
+        tokio::time::sleep(SHORT * 4).await; // tidy: allow-sleep: slowness is the case
         say(&mut stream, parts::OK).await;
     })
     .await;

@@ -54,7 +54,7 @@ async fn a_dead_upstream_is_left_alone_and_comes_back() {
     assert_eq!(upstream.connections(), 0);
 
     while let Some(wait) = proxy.closed_for() {
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(wait).await; // tidy: allow-sleep: the time is the answer
     }
     assert_eq!(status(&proxy).await, StatusCode::OK);
     assert_eq!(proxy.status().pop().unwrap().breaker, BreakerState::Closed);
@@ -101,7 +101,7 @@ async fn an_abandoned_trial_leaves_room_for_the_next() {
         }
     });
     while let Some(wait) = proxy.closed_for() {
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(wait).await; // tidy: allow-sleep: the time is the answer
     }
     let other = proxy.clone();
     let trial = tokio::spawn(async move { status(&other).await });
