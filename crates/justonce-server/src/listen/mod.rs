@@ -2,8 +2,7 @@
 //! service.
 //!
 //! Cleartext HTTP/1.1 and HTTP/2 with prior knowledge, or both over TLS. A connection that asks
-//! in a way two readers could understand differently is refused before anybody reads it, see
-//! [`Watch`](watch).
+//! in a way two readers could understand differently is refused before anybody reads it.
 
 mod body;
 mod client;

@@ -129,11 +129,9 @@ impl Watch {
     fn understand(&mut self, line: &[u8], cut: bool) -> Result<(), Refused> {
         let line = line.strip_suffix(b"\r").ok_or(Refused)?;
         match self.state {
-            State::Head if line.is_empty() => {
-                if self.head.begun {
-                    self.end_head();
-                }
-            }
+            State::Head if line.is_empty() && self.head.begun => self.end_head(),
+            // Empty lines before a request are skipped.
+            State::Head if line.is_empty() => {}
             State::Head if !self.head.begun => self.head.begun = true,
             State::Head => self.header(line, cut)?,
             State::ChunkSize => {

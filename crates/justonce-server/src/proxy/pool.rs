@@ -19,8 +19,11 @@ pub(super) struct Pool {
     connector: Connector,
 }
 
+/// Boxed: connections are large, and handed in and out all the time.
+type Idle = Vec<Box<Connection>>;
+
 struct Shared {
-    idle: Mutex<Vec<Box<Connection>>>,
+    idle: Mutex<Idle>,
     open: AtomicUsize,
     waiting: AtomicUsize,
     freed: Notify,
@@ -141,7 +144,7 @@ impl Pool {
 }
 
 impl Shared {
-    fn idle(&self) -> MutexGuard<'_, Vec<Box<Connection>>> {
+    fn idle(&self) -> MutexGuard<'_, Idle> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,7 +188,7 @@ async fn reap(pool: Weak<Shared>, idle_timeout: Duration) {
         let now = Instant::now();
         let old: Vec<_> = {
             let mut idle = pool.idle();
-            let old = |one: &Box<Connection>| now.duration_since(one.idle_since()) >= idle_timeout;
+            let old = |one: &Connection| now.duration_since(one.idle_since()) >= idle_timeout;
             let count = idle.iter().take_while(|one| old(one)).count();
             idle.drain(..count).collect()
         };
