@@ -74,8 +74,7 @@ impl Home {
 impl Gateway {
     /// Starts it and waits until it listens; its last words if it does not.
     pub(crate) fn start(mut command: Command) -> Result<Self, String> {
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let errors = lines(child.stderr.take().unwrap());
         let out = lines(child.stdout.take().unwrap());
         let address = |prefix: &str| {
