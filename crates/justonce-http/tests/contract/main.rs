@@ -1,0 +1,7 @@
+//! The HTTP contract, line by line: every test is named after the line that it proves.
+
+mod support;
+
+mod concurrency;
+mod fingerprint;
+mod key;
