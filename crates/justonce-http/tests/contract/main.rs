@@ -3,5 +3,8 @@
 mod support;
 
 mod concurrency;
+mod execution;
 mod fingerprint;
 mod key;
+mod replay;
+mod storing;
