@@ -37,6 +37,11 @@ impl Caller {
         self.stream.write_all(bytes.as_ref()).await.expect("the server reads");
     }
 
+    /// Says that nothing more will be written.
+    pub(crate) async fn finish(&mut self) {
+        self.stream.shutdown().await.expect("an open connection");
+    }
+
     /// Reads until this text has come, and returns everything up to its end.
     pub(crate) async fn read_until(&mut self, text: &str) -> String {
         loop {
