@@ -3,12 +3,19 @@
 mod support;
 
 mod concurrency;
+mod docs;
+mod errors;
 mod execution;
+mod extract;
 mod fingerprint;
+mod gate;
 mod key;
 mod leaving;
+mod limits;
 mod lookup;
 mod replay;
+mod seen;
 mod storing;
 mod streams;
 mod trouble;
+mod wire;
