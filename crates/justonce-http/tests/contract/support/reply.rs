@@ -1,7 +1,5 @@
 //! Answers, read whole.
 
-#![expect(clippy::expect_used, reason = "a helper that cannot set the scene fails its test")]
-
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::BodyExt;

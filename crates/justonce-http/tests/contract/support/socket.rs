@@ -1,7 +1,5 @@
 //! Real sockets: a server, and a caller that writes its bytes by hand.
 
-#![expect(clippy::expect_used, reason = "a helper that cannot set the scene fails its test")]
-
 use std::net::SocketAddr;
 
 use axum::Router;

@@ -1,7 +1,5 @@
 //! The service behind the layer: it notes what it hears and does what a test wants.
 
-#![expect(clippy::expect_used, reason = "a helper that cannot set the scene fails its test")]
-
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +8,7 @@ use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::{HeaderMap, Request, Response};
 use http_body_util::BodyExt;
 use justonce_http::Idempotent;
 use tokio::sync::{Notify, watch};
@@ -19,8 +17,6 @@ use tower::Service;
 /// A request as the service heard it.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
-    pub(crate) method: Method,
-    pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) operation: Option<Idempotent>,
@@ -132,8 +128,6 @@ where
             let acting = {
                 let mut all = this.heard.lock().unwrap_or_else(PoisonError::into_inner);
                 let heard = Heard {
-                    method: parts.method,
-                    uri: parts.uri,
                     headers: parts.headers,
                     body,
                     operation: parts.extensions.remove(),

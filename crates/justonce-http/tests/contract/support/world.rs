@@ -1,7 +1,5 @@
 //! One store, an engine and a layer on it, and callers.
 
-#![expect(clippy::expect_used, reason = "a helper that cannot set the scene fails its test")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
