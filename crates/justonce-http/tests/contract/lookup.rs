@@ -37,7 +37,7 @@ async fn h37_absent_in_progress_and_completed() {
 }
 
 #[tokio::test]
-async fn h37_unknown_failed_and_expired() {
+async fn h37_unknown_and_failed() {
     let (world, upstream) = (World::new(), Upstream::answering(|| status(500)));
     let app = world.app(&upstream);
     send(&app, payment("abc")).await;
@@ -55,7 +55,7 @@ async fn h37_unknown_failed_and_expired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn h37_after_the_retention() {
+async fn h37_absent_or_expired_after_the_retention() {
     for (after, name) in
         [(AfterRetention::New, "absent"), (AfterRetention::Refuse(24 * HOUR), "expired")]
     {
