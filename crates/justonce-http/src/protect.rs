@@ -37,7 +37,7 @@ pub(crate) struct Request<S> {
 
 impl<S> Request<S> {
     /// The whole way of a request.
-    pub(crate) async fn answer<B, R>(self, body: B) -> Answer<R, S::Error>
+    pub(crate) async fn answer<B, R>(mut self, body: B) -> Answer<R, S::Error>
     where
         S: Service<http::Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
         S::Future: Send + 'static,
