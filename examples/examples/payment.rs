@@ -4,7 +4,7 @@
 //! what was really charged.
 //!
 //! ```text
-//! cargo run --release --example payment [DIRECTORY]
+//! cargo run --release --package justonce-examples --example payment [DIRECTORY]
 //! ```
 
 use std::collections::BTreeMap;

@@ -38,7 +38,11 @@ fn commands(options: &Options) -> Vec<Cmd> {
     vec![
         tests,
         Cmd::new("cargo", &["test", "--doc", "--workspace", "--all-features"]),
-        Cmd::new("cargo", &["run", "--quiet", "--example", "payment"]),
+        Cmd::new(
+            "cargo",
+            &["run", "--quiet", "--package", "justonce-examples", "--example", "payment"],
+        ),
+        Cmd::new("cargo", &["run", "--quiet", "--", "demo", "--once"]),
     ]
 }
 
@@ -55,7 +59,8 @@ mod tests {
         let expected = [
             "cargo nextest run --workspace --all-features",
             "cargo test --doc --workspace --all-features",
-            "cargo run --quiet --example payment",
+            "cargo run --quiet --package justonce-examples --example payment",
+            "cargo run --quiet -- demo --once",
         ];
         assert_eq!(lines(&Options::default()), expected);
     }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::processes::Process;
-use super::wrk::{Load, load};
+use super::wrk::{Load, load, prime};
 use crate::machine::describe;
 use crate::report::{Report, median, write_into};
 
@@ -112,6 +112,9 @@ fn in_turn(args: &GatewayArgs, directory: &Path, what: Load, urls: [&str; 2]) ->
         let [ours, theirs] = urls;
         // Each round has keys of its own; a replay must have been executed before.
         let name = format!("{what:?}-{round}");
+        if what == Load::Duplicates {
+            [ours, theirs].into_iter().try_for_each(|url| prime(url, &name))?;
+        }
         let one = |url| load(directory, url, what, &name, args.connections, time);
         let (our, their) = (one(ours)?, one(theirs)?);
         pair.ours.push((our.rate, our.p99));

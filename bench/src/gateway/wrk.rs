@@ -1,5 +1,7 @@
 //! The load: wrk, one thread, so that the servers get most of the machine.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -29,7 +31,7 @@ pub(super) struct Result1 {
 const SCRIPT: &str = r#"
 local kind, name = "KIND", "NAME"
 local n = 0
-local body = '{"amount":5000,"currency":"eur","to":"acct_0123456789","description":"order"}'
+local body = 'BODY'
 local headers = { ["Content-Type"] = "application/json", ["Authorization"] = "Bearer sk_bench" }
 function request()
   if kind == "get" then
@@ -46,6 +48,27 @@ function done(summary, latency)
 end
 "#;
 
+/// The body of every POST.
+const BODY: &str =
+    r#"{"amount":5000,"currency":"eur","to":"acct_0123456789","description":"order"}"#;
+
+/// Executes the operation whose duplicates will be asked for.
+pub(super) fn prime(url: &str, name: &str) -> Result<()> {
+    let address = url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address)?;
+    let length = BODY.len();
+    write!(
+        stream,
+        "POST /payments HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Authorization: Bearer sk_bench\r\nIdempotency-Key: {name}-0\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{BODY}"
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    ensure!(answer.starts_with("HTTP/1.1 200"), "{url} answered {answer}");
+    Ok(())
+}
+
 /// Loads a server for a while.
 pub(super) fn load(
     directory: &Path,
@@ -61,7 +84,10 @@ pub(super) fn load(
         Load::FirstTime => "first",
     };
     let script = directory.join("load.lua");
-    std::fs::write(&script, SCRIPT.replace("KIND", kind).replace("NAME", name))?;
+    std::fs::write(
+        &script,
+        SCRIPT.replace("KIND", kind).replace("NAME", name).replace("BODY", BODY),
+    )?;
     let output = Command::new("wrk")
         .args(["-t", "1", "-c", &connections.to_string()])
         .args(["-d", &format!("{}s", time.as_secs().max(1)), "--timeout", "10s", "-s"])

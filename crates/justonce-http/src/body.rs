@@ -45,7 +45,16 @@ impl WholeBody {
     }
 
     fn size(&self) -> SizeHint {
-        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
+        let length = self.data.as_ref().map_or(0, |data| data.len() as u64);
+        match self.trailers {
+            None => SizeHint::with_exact(length),
+            // HTTP/1.1 has no room for trailers after a body whose length is announced.
+            Some(_) => {
+                let mut hint = SizeHint::new();
+                hint.set_lower(length);
+                hint
+            }
+        }
     }
 }
 

@@ -30,23 +30,26 @@ const MAX_STALL: Duration = Duration::from_secs(30);
 pub(crate) enum Start<B> {
     /// It is over.
     Whole(WholeBody),
-    /// It goes on: these frames have come.
-    Open(Vec<Bytes>, Pin<Box<B>>),
+    /// It goes on.
+    Open(Opening<B>),
     /// It broke off.
     Broken,
 }
 
+/// What has come of a body that goes on, and the rest of it.
+pub(crate) struct Opening<B> {
+    frames: Vec<Bytes>,
+    trailers: Option<HeaderMap>,
+    rest: Pin<Box<B>>,
+}
+
 /// Reads a body that comes at once, or the beginning of one that does not.
-pub(crate) async fn start<B>(body: B) -> Start<B>
+pub(crate) async fn start<B>(body: B, announced: Option<u64>) -> Start<B>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    if body.is_end_stream() {
-        return Start::Whole(WholeBody::default());
-    }
-    let exact = body.size_hint().exact();
-    let is_short = exact.is_some_and(|size| size <= HELD_BACK_BYTES as u64);
+    let is_short = announced.is_some_and(|size| size <= HELD_BACK_BYTES as u64);
     let mut body = Box::pin(body);
     let mut frames: Vec<Bytes> = Vec::new();
     let mut size = 0;
@@ -74,8 +77,8 @@ where
     .await;
     match ended {
         None => Start::Broken,
-        Some(false) => Start::Open(frames, body),
-        Some(true) if exact.is_some_and(|exact| exact != size as u64) => Start::Broken,
+        Some(false) => Start::Open(Opening { frames, trailers, rest: body }),
+        Some(true) if announced.is_some_and(|length| length != size as u64) => Start::Broken,
         Some(true) => {
             let mut all = Gatherer::default();
             frames.into_iter().for_each(|frame| all.push(frame));
@@ -119,11 +122,13 @@ impl Pump {
     }
 
     /// Sends everything on, to the clean end or not.
-    pub(crate) async fn run<B>(&mut self, frames: Vec<Bytes>, mut body: Pin<Box<B>>) -> bool
+    pub(crate) async fn run<B>(&mut self, opening: Opening<B>) -> bool
     where
         B: Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
+        let Opening { frames, trailers, rest: mut body } = opening;
+        self.trailers = trailers;
         for frame in frames {
             self.data(frame).await;
         }
@@ -138,6 +143,10 @@ impl Pump {
     }
 
     async fn data(&mut self, data: Bytes) {
+        if data.is_empty() {
+            // It must not push out the frame that is held back.
+            return;
+        }
         self.size += data.len() as u64;
         self.capture(&data);
         if self.announced.is_some_and(|announced| self.size >= announced) {

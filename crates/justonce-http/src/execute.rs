@@ -19,9 +19,10 @@ use crate::fate::Fate;
 use crate::headers::{ATTEMPT, FENCE, Filter, KEY};
 use crate::key::written;
 use crate::problem::{Problem, ProblemCode};
+use crate::read::announced;
 use crate::routes::Route;
-use crate::shared::Shared;
-use crate::stored::{Captured, outcome, replay};
+use crate::shared::{FAILED, Shared};
+use crate::stored::{Captured, bodiless, outcome};
 use crate::verdict::Verdict;
 
 /// What the caller gets.
@@ -117,8 +118,9 @@ where
         let rule = &self.route.rule;
         let filter = Filter::new(rule, &parts.headers);
         let verdict = rule.statuses.verdict(parts.status, &parts.headers, said);
-        let announced = body.size_hint().exact();
-        match start(body).await {
+        let announced =
+            if bodiless(parts.status) { None } else { announced(&parts.headers, &body) };
+        match start(body, announced).await {
             Start::Whole(body) => {
                 let data = body.data();
                 let captured = if data.len() > rule.max_stored_bytes {
@@ -131,7 +133,7 @@ where
                 let answer = forwarded(parts, &filter, ResponseBody::whole(body));
                 self.say(Said::Answer(answer), verdict)
             }
-            Start::Open(frames, rest) => {
+            Start::Open(opening) => {
                 let (mut pump, body) = Pump::new(rule.max_stored_bytes, announced);
                 let mut kept = Parts::clone(&parts);
                 kept.extensions.clear();
@@ -139,7 +141,7 @@ where
                 let answer = self.shared.with_lifetime(answer, self.route);
                 // A caller that has left needs no answer, but its operation goes on.
                 let _ = self.early.send(Ok(answer));
-                let verdict = if pump.run(frames, rest).await {
+                let verdict = if pump.run(opening).await {
                     let captured = pump.captured();
                     judged(verdict, || outcome(&kept, &filter, &captured, pump.trailers()))
                 } else {
@@ -221,9 +223,10 @@ fn conclude<R, E>(
     let answer = match (ran, said) {
         // The stored outcome of another attempt counts, not what this one said.
         (Ok(Ran::Superseded(_) | Ran::Unknown(_)), Said::Streaming(_) | Said::BrokenOff) => None,
-        (Ok(Ran::Superseded(Some(outcome)) | Ran::FailedBefore(outcome)), _) => {
-            Some(Ok(shared.replay(replay(&outcome), route)))
+        (Ok(Ran::Superseded(Some(outcome))), _) => {
+            Some(Ok(shared.replay(&outcome, StatusCode::OK, route)))
         }
+        (Ok(Ran::FailedBefore(outcome)), _) => Some(Ok(shared.replay(&outcome, FAILED, route))),
         (Ok(Ran::Superseded(None)), _) => ours(Problem::new(ProblemCode::Superseded, SUPERSEDED)),
         (Ok(Ran::Unknown(_)), _) => ours(shared.unknown()),
         (_, Said::Answer(answer)) => Some(Ok(shared.with_lifetime(answer, route))),

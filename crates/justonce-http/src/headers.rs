@@ -2,7 +2,7 @@
 
 use http::header::{
     AUTHORIZATION, CONNECTION, DATE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
+    TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderName};
 
@@ -29,10 +29,10 @@ const COOKIE2: HeaderName = HeaderName::from_static("set-cookie2");
 const AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("authentication-info");
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
 
-/// Whether a header concerns one hop only, by its own name.
+/// Whether a header concerns one hop only, by its own name. `Trailer` does not: without it HTTP/1.1
+/// servers send no trailers.
 fn is_per_hop(name: &HeaderName) -> bool {
-    [CONNECTION, TRANSFER_ENCODING, UPGRADE, TE, TRAILER, KEEP_ALIVE, PROXY_CONNECTION]
-        .contains(name)
+    [CONNECTION, TRANSFER_ENCODING, UPGRADE, TE, KEEP_ALIVE, PROXY_CONNECTION].contains(name)
 }
 
 /// Whether a header gives its receiver rights, or tells who they are.

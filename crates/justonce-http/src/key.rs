@@ -268,3 +268,59 @@ pub(crate) fn written(key: &Key, syntax: KeySyntax) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BOTH: [KeySyntax; 2] = [KeySyntax::Lenient, KeySyntax::Strict];
+
+    /// Bytes as strangers send them: near the grammar, or not at all.
+    fn values() -> impl Strategy<Value = Vec<u8>> {
+        let near = "[ \t]{0,2}\"?[a-z0-9\\\\\", ;=%:?@()~-]{0,12}\"?(;[a-z]=?[0-9\"]{0,3})?[ ]?";
+        prop_oneof![proptest::collection::vec(any::<u8>(), 0..40), near.prop_map(Vec::from)]
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_the_parser_panic_and_lenient_takes_what_strict_takes(value in values()) {
+            let strict = parse_key(&value, KeySyntax::Strict);
+            let lenient = parse_key(&value, KeySyntax::Lenient);
+            if strict.is_ok() {
+                prop_assert_eq!(&strict, &lenient);
+            }
+            for text in strict.into_iter().chain(lenient) {
+                prop_assert!(text.is_ascii());
+            }
+        }
+
+        #[test]
+        fn quotes_make_no_difference(text in "[!#-+--\\[\\]-~]{1,255}") {
+            let quoted = format!("\"{text}\"");
+            let plain = parse_key(text.as_bytes(), KeySyntax::Lenient);
+            prop_assert_eq!(plain.as_deref(), Ok(text.as_str()));
+            for syntax in BOTH {
+                prop_assert_eq!(&parse_key(quoted.as_bytes(), syntax), &plain);
+            }
+        }
+
+        #[test]
+        fn keys_are_read_as_they_are_written(text in "[!-~]{1,255}") {
+            let key = Key::client(&text).unwrap();
+            for syntax in BOTH {
+                let read = parse_key(written(&key, syntax).as_bytes(), syntax);
+                prop_assert_eq!(read.as_deref(), Ok(text.as_str()));
+            }
+        }
+
+        #[test]
+        fn parameters_are_ignored(text in "[a-z]{1,9}", name in "[a-z]{1,5}", number in 0..99_i32) {
+            let value = format!("\"{text}\";{name}={number}; flag");
+            for syntax in BOTH {
+                prop_assert_eq!(parse_key(value.as_bytes(), syntax), Ok(text.clone()));
+            }
+        }
+    }
+}

@@ -11,7 +11,10 @@ use serde_json::{Map, Value, json};
 pub(crate) const PAGES: &str = "/.well-known/idempotency/errors/";
 
 macro_rules! problems {
-    ($($(#[$doc:meta])* $name:ident $code:literal $status:literal $retryable:literal $title:literal;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $code:literal $status:literal $retryable:literal $title:literal;
+    )*) => {
         /// What went wrong, by its code. Each has a page in `docs/errors`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum ProblemCode {

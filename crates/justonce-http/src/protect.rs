@@ -6,7 +6,9 @@ use bytes::Bytes;
 use http::{Response, StatusCode, request};
 use http_body::Body;
 use justonce_core::engine::Begun;
-use justonce_core::{Existing, Key, OnConcurrent, Operation, RunError};
+use justonce_core::{
+    Existing, Fingerprint, Key, OnConcurrent, Operation, RunError, Scope, StoreErrorKind,
+};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
@@ -15,7 +17,7 @@ use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
 use crate::detach::{Detached, Panicked};
 use crate::execute::{Answer, Execution};
 use crate::fate::Fate;
-use crate::headers::{ATTEMPT, FENCE, STATUS};
+use crate::headers::{OUTCOME, REPLAYED, STATUS};
 use crate::key::{self, BadKey, KeySource};
 use crate::prefer::on_concurrent;
 use crate::problem::{Problem, ProblemCode};
@@ -45,9 +47,6 @@ impl<S> Request<S> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        // Nobody but us says these to the service.
-        self.parts.headers.remove(ATTEMPT);
-        self.parts.headers.remove(FENCE);
         self.parts.extensions.insert(MatchedRoute(Arc::clone(&self.route)));
         let found = match self.key_of_head() {
             Ok(found) => found,
@@ -56,7 +55,8 @@ impl<S> Request<S> {
         if found.is_none() && !self.route.rule.key_source.needs_body() {
             return self.without_key(RequestBody::passed(body)).await;
         }
-        let body = match read_whole(body, self.route.rule.max_request_bytes).await {
+        let limit = self.route.rule.max_request_bytes;
+        let body = match read_whole(&self.parts.headers, body, limit).await {
             Ok(body) => body,
             Err(unread) => return Ok(self.refuse(unread_problem(&self.route, &unread))),
         };
@@ -84,7 +84,7 @@ impl<S> Request<S> {
                 }
             }
             Ok(Begun::Existing(existing)) => Ok(self.existing(&existing, &operation)),
-            Err(Refused::Gate(problem)) => Ok(self.refuse(problem)),
+            Err(Refused::NotNow(problem)) => Ok(self.refuse(problem)),
             Err(Refused::Run(error)) => self.not_begun(&error, body).await,
         }
     }
@@ -109,31 +109,36 @@ impl<S> Request<S> {
                 key::from_body(pointer, &rule.key_format, &body.data()).map_err(bad_key)
             }
             KeySource::Content => {
-                let data = body.data();
-                let canonical = same::canonical(&rule.fingerprint.body, &data);
-                Ok(Some(same::content_key(&self.parts, &canonical)))
+                let (_, fingerprint) = self.asked(body)?;
+                Ok(Some(same::content_key(&fingerprint)))
             }
             KeySource::Header(_) | KeySource::Query(_) => Ok(None),
         }
     }
 
     fn operation(&self, key: Key, body: &WholeBody) -> Result<Operation, Problem> {
-        let Route { name, rule, .. } = &*self.route;
-        let parts = &self.parts;
-        let scope = same::scope(rule, name, &parts.method, &parts.headers).map_err(|error| {
-            Problem::new(ProblemCode::KeyInvalid, format!("The caller cannot be told: {error}."))
-        })?;
-        let data = body.data();
-        let canonical = same::canonical(&rule.fingerprint.body, &data);
-        let fingerprint = same::fingerprint(rule, &scope, parts, &canonical);
+        let rule = &self.route.rule;
+        let (scope, fingerprint) = self.asked(body)?;
         let operation = Operation::new(scope, key)
             .with_fingerprint(fingerprint)
             .with_policy(Arc::clone(&rule.policy))
-            .on_concurrent(on_concurrent(rule, &parts.headers));
+            .on_concurrent(on_concurrent(rule, &self.parts.headers));
         Ok(match rule.handler_timeout {
             Some(timeout) => operation.with_handler_timeout(timeout),
             None => operation,
         })
+    }
+
+    /// Who asks, and what.
+    fn asked(&self, body: &WholeBody) -> Result<(Scope, Fingerprint), Problem> {
+        let Route { name, rule, .. } = &*self.route;
+        let parts = &self.parts;
+        let scope = same::scope(rule, name, &parts.method, &parts.headers)
+            .map_err(|error| same::scopeless(&error))?;
+        let data = body.data();
+        let canonical = same::canonical(&rule.fingerprint.body, &data);
+        let fingerprint = same::fingerprint(rule, &scope, parts, &canonical);
+        Ok((scope, fingerprint))
     }
 
     fn existing<R>(&self, existing: &Existing, operation: &Operation) -> Response<ResponseBody<R>> {
@@ -155,8 +160,7 @@ impl<S> Request<S> {
     where
         S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
     {
-        let is_down = matches!(error, RunError::Store(_));
-        if !is_down || self.route.rule.when_store_down == WhenStoreDown::Refuse {
+        if !is_down(error) || self.route.rule.when_store_down == WhenStoreDown::Refuse {
             return Ok(self.refuse(self.shared.not_executed(error)));
         }
         tracing::warn!(target: "justonce::store", %error, "the store failed: passed unprotected");
@@ -182,8 +186,11 @@ impl<S> Request<S> {
         let status = Some(response.status());
         self.shared.tell(&self.route, None, Fate::Unprotected, status, 0);
         let mut response = response.map(ResponseBody::passed);
-        response.headers_mut().insert(STATUS, UNPROTECTED);
-        Ok(response)
+        let headers = response.headers_mut();
+        headers.remove(OUTCOME);
+        headers.remove(REPLAYED);
+        headers.insert(STATUS, UNPROTECTED);
+        Ok(self.shared.with_lifetime(response, &self.route))
     }
 }
 
@@ -191,9 +198,10 @@ impl<S> Request<S> {
 async fn begin(shared: &Shared, route: &Route, operation: &Operation) -> Result<Begun, Refused> {
     let engine = &shared.engine;
     if let Some(time) = shared.gate.as_ref().and_then(|gate| gate.closed_for()) {
-        return match engine.peek(operation).await.map_err(RunError::from)? {
-            Some(existing) => Ok(Begun::Existing(existing)),
-            None => Err(Refused::Gate(shared.gate_closed(time))),
+        return match engine.peek(operation).await {
+            Ok(Some(existing)) => Ok(Begun::Existing(existing)),
+            Ok(None) => Err(Refused::NotNow(shared.gate_closed(time))),
+            Err(error) => Err(Refused::NotNow(shared.not_executed(&error.into()))),
         };
     }
     if operation.concurrent_rule() == OnConcurrent::Reject {
@@ -210,12 +218,26 @@ async fn begin(shared: &Shared, route: &Route, operation: &Operation) -> Result<
     let start = Instant::now();
     let begun = engine.wait_and_begin(operation, busy).await;
     meters.lock_wait.record(start.elapsed().as_secs_f64());
-    Ok(begun?)
+    // The operation is known to run: now nothing may pass, whatever the store says.
+    begun.map_err(|error| Refused::NotNow(shared.not_executed(&error)))
+}
+
+/// Whether the store is away. One that answers, but with a record that cannot be read, is not: the
+/// operation may be done.
+const fn is_down(error: &RunError) -> bool {
+    match error {
+        RunError::Store(error) => {
+            !matches!(error.kind(), StoreErrorKind::Damaged | StoreErrorKind::Protocol)
+        }
+        _ => false,
+    }
 }
 
 /// Why nothing was begun.
 enum Refused {
-    Gate(Problem),
+    /// For good: it does not pass.
+    NotNow(Problem),
+    /// The store or the engine said no.
     Run(RunError),
 }
 

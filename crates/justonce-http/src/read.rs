@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http_body::Body;
 use http_body_util::BodyExt;
 
@@ -45,18 +46,31 @@ impl Gatherer {
     }
 }
 
+/// How long a body says it is: by its headers, or by itself.
+pub(crate) fn announced(headers: &HeaderMap, body: &impl Body) -> Option<u64> {
+    let mut lines = headers.get_all(CONTENT_LENGTH).into_iter();
+    let length = match (lines.next(), lines.next()) {
+        (Some(line), None) if !headers.contains_key(TRANSFER_ENCODING) => {
+            line.to_str().ok().and_then(|line| line.parse().ok())
+        }
+        _ => None,
+    };
+    length.or_else(|| body.size_hint().exact())
+}
+
 /// Reads a request's body whole.
-pub(crate) async fn read_whole<B>(body: B, limit: usize) -> Result<WholeBody, Unread>
+pub(crate) async fn read_whole<B>(
+    headers: &HeaderMap,
+    body: B,
+    limit: usize,
+) -> Result<WholeBody, Unread>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let hint = body.size_hint();
-    if hint.lower() > limit as u64 {
+    let announced = announced(headers, &body);
+    if announced.unwrap_or_else(|| body.size_hint().lower()) > limit as u64 {
         return Err(Unread::TooLarge);
-    }
-    if body.is_end_stream() {
-        return Ok(WholeBody::default());
     }
     let mut body = std::pin::pin!(body);
     let mut gathered = Gatherer::default();
@@ -74,8 +88,8 @@ where
         }
     }
     // A body that says how long it is and is shorter did not arrive whole.
-    if hint.exact().is_some_and(|exact| exact != gathered.len() as u64) {
-        return Err(Unread::Incomplete("it is shorter than announced".into()));
+    if announced.is_some_and(|announced| announced != gathered.len() as u64) {
+        return Err(Unread::Incomplete("it is not as long as announced".into()));
     }
     Ok(WholeBody::new(gathered.into_bytes(), trailers))
 }

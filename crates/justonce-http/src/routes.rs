@@ -72,8 +72,11 @@ pub(crate) fn never_protected(method: &Method, headers: &HeaderMap, version: Ver
     is_safe || (version <= Version::HTTP_11 && wants_upgrade(headers))
 }
 
+/// Whether a request wants to leave HTTP. Some clients offer to go on with HTTP/2 (`h2c`) in their
+/// first request, whatever it asks; servers ignore that, and the request is executed as it is.
 fn wants_upgrade(headers: &HeaderMap) -> bool {
-    headers.contains_key(http::header::UPGRADE)
+    let mut protocols = headers.get_all(http::header::UPGRADE).into_iter();
+    protocols.any(|line| !line.as_bytes().trim_ascii().eq_ignore_ascii_case(b"h2c"))
         && headers.get_all(http::header::CONNECTION).into_iter().any(|line| {
             let mut words = line.as_bytes().split(|byte| *byte == b',');
             words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"upgrade"))

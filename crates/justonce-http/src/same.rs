@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName};
 use justonce_core::{Canonical, Fingerprint, Key, Scope, ScopeError};
 use percent_encoding::percent_decode;
 
+use crate::problem::{Problem, ProblemCode};
 use crate::rule::{BodyMode, Places, Rule, ScopePart};
 
 /// The namespace of a request's key: route, method and whose it is.
@@ -27,6 +28,13 @@ pub(crate) fn scope(
         };
     }
     builder.build()
+}
+
+/// The problem of a caller whose scope cannot be told.
+pub(crate) fn scopeless(error: &ScopeError) -> Problem {
+    tracing::info!(target: "justonce::request", %error, "the caller's scope cannot be told");
+    let detail = "It cannot be told whose the key is: a header that says so is too long.";
+    Problem::new(ProblemCode::KeyInvalid, detail)
 }
 
 /// All values of a header as one text, none of which can pose as another.
@@ -101,10 +109,10 @@ pub(crate) fn fingerprint(
     builder.canonical("body", body).finish()
 }
 
-/// The key of a request whose content is its key.
-pub(crate) fn content_key(parts: &Parts, body: &Canonical<'_>) -> Key {
-    let source = format!("{} {}", parts.method, parts.uri);
-    Key::content(&source, body.as_bytes())
+/// The key of a request whose content is its key: requests with the same fingerprint are one
+/// operation, and others never mismatch.
+pub(crate) fn content_key(fingerprint: &Fingerprint) -> Key {
+    Key::content(&data_encoding::HEXLOWER.encode(fingerprint.digest()), b"")
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use tower::Service;
 
 use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::execute::Answer;
+use crate::headers::{ATTEMPT, FENCE};
 use crate::protect::Request as Protect;
 use crate::routes::never_protected;
 use crate::shared::Shared;
@@ -50,7 +51,10 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        // Nobody but us says these to the service.
+        parts.headers.remove(ATTEMPT);
+        parts.headers.remove(FENCE);
         if let Some(asked) = Asked::of(&parts) {
             let shared = Arc::clone(&self.shared);
             let answer = async move { Ok(well_known::answer(&shared, asked).await) };

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
-use justonce_core::{Busy, Engine, Entropy, Existing, Operation, RunError};
+use justonce_core::{Busy, Engine, Entropy, Existing, Operation, Outcome, RunError};
 use tracing::{Level, info, warn};
 use uuid::Uuid;
 
-use crate::body::{ResponseBody, WholeBody};
+use crate::body::ResponseBody;
 use crate::fate::Fate;
 use crate::headers::LIFETIME;
 use crate::meters::Meters;
@@ -19,6 +20,9 @@ use crate::stored::replay;
 
 /// How soon to try again when the store or a place was not to be had.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
+
+/// The status of a failure that came without one.
+pub(crate) const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
 /// Somebody who knows that executing makes no sense at the moment: a circuit breaker.
 ///
@@ -57,21 +61,29 @@ impl Shared {
 
     /// The answer to a problem. The log knows it by the same name.
     pub(crate) fn problem<B>(&self, problem: Problem, route: &Route) -> Response<ResponseBody<B>> {
-        let instance = self.new_instance();
-        info!(
-            target: "justonce::problem", route = &*route.name, code = problem.code().as_str(),
-            %instance, "answered with a problem"
-        );
-        let response = problem.into_response(&self.base, instance);
+        let response = self.described(problem, Some(&route.name));
         self.with_lifetime(response.map(ResponseBody::whole), route)
     }
 
+    /// The same without a promise, and perhaps outside all routes.
+    pub(crate) fn described(&self, problem: Problem, route: Option<&str>) -> Response<Bytes> {
+        let instance = self.new_instance();
+        info!(
+            target: "justonce::problem", route, code = problem.code().as_str(), %instance,
+            "answered with a problem"
+        );
+        problem.into_response(&self.base, instance)
+    }
+
+    /// The answer that repeats an outcome. Outcomes of this layer have a status; one that an
+    /// operator gave without it gets `without_status`.
     pub(crate) fn replay<B>(
         &self,
-        replayed: Result<Response<WholeBody>, Problem>,
+        outcome: &Outcome,
+        without_status: StatusCode,
         route: &Route,
     ) -> Response<ResponseBody<B>> {
-        match replayed {
+        match replay(outcome, without_status) {
             Ok(response) => self.with_lifetime(response.map(ResponseBody::whole), route),
             Err(problem) => self.problem(problem, route),
         }
@@ -84,9 +96,8 @@ impl Shared {
         route: &Route,
     ) -> Response<ResponseBody<B>> {
         let problem = match existing {
-            Existing::Completed(outcome) | Existing::Failed(outcome) => {
-                return self.replay(replay(outcome), route);
-            }
+            Existing::Completed(outcome) => return self.replay(outcome, StatusCode::OK, route),
+            Existing::Failed(outcome) => return self.replay(outcome, FAILED, route),
             Existing::Busy(busy) => in_flight(*busy),
             Existing::Unknown(_) => self.unknown(),
             Existing::Mismatch => Problem::new(ProblemCode::KeyMismatch, MISMATCH),

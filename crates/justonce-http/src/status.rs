@@ -73,6 +73,10 @@ impl StatusRules {
         headers: &HeaderMap,
         said: Option<Verdict>,
     ) -> Verdict {
+        if status.is_informational() {
+            // No outcome: the real answer was still to come.
+            return Verdict::Unknown;
+        }
         if let Some(verdict) = said.or_else(|| from_header(headers)) {
             return verdict;
         }
@@ -87,9 +91,10 @@ impl StatusRules {
 }
 
 fn from_header(headers: &HeaderMap) -> Option<Verdict> {
-    match headers.get(&OUTCOME)?.as_bytes() {
-        b"final" => Some(Verdict::Final),
-        b"retryable" => Some(Verdict::NotExecuted),
+    let mut lines = headers.get_all(&OUTCOME).into_iter();
+    match (lines.next()?.as_bytes(), lines.next()) {
+        (b"final", None) => Some(Verdict::Final),
+        (b"retryable", None) => Some(Verdict::NotExecuted),
         // What cannot be read is no permission to run again.
         _ => Some(Verdict::Unknown),
     }

@@ -21,6 +21,11 @@ pub(crate) enum Captured {
     TooLarge(u64),
 }
 
+/// Whether answers with this status have no body, whatever their headers say.
+pub(crate) const fn bodiless(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
 /// The outcome that is stored for an answer.
 pub(crate) fn outcome(
     parts: &Parts,
@@ -32,7 +37,8 @@ pub(crate) fn outcome(
     for (name, value) in parts.headers.iter().filter(|(name, _)| filter.stores(name)) {
         builder = builder.header(name.as_str(), Bytes::copy_from_slice(value.as_bytes()));
     }
-    for (name, value) in trailers.into_iter().flat_map(HeaderMap::iter) {
+    let trailers = trailers.into_iter().flat_map(HeaderMap::iter);
+    for (name, value) in trailers.filter(|(name, _)| filter.stores(name)) {
         let name = format!("{TRAILER_MARK}{name}");
         builder = builder.header(name, Bytes::copy_from_slice(value.as_bytes()));
     }
@@ -61,10 +67,14 @@ fn with_body(builder: OutcomeBuilder, body: &Captured) -> OutcomeBuilder {
     }
 }
 
-/// The answer that repeats an outcome, or the problem that it cannot be repeated.
-pub(crate) fn replay(outcome: &Outcome) -> Result<Response<WholeBody>, Problem> {
+/// The answer that repeats an outcome, or the problem that it cannot be repeated. An outcome that
+/// somebody gave without a status gets this one.
+pub(crate) fn replay(
+    outcome: &Outcome,
+    without_status: StatusCode,
+) -> Result<Response<WholeBody>, Problem> {
     let status = outcome.status().and_then(|code| StatusCode::from_u16(code).ok());
-    let status = status.unwrap_or(StatusCode::OK);
+    let status = status.unwrap_or(without_status);
     let mut headers = HeaderMap::with_capacity(outcome.headers().len() + 3);
     let mut trailers = HeaderMap::new();
     for header in outcome.headers() {
@@ -78,6 +88,7 @@ pub(crate) fn replay(outcome: &Outcome) -> Result<Response<WholeBody>, Problem> 
         }
     }
     let body = match outcome.stored_body() {
+        Body::Whole(_) if bodiless(status) => Bytes::new(),
         Body::Whole(bytes) => bytes.clone(),
         Body::TooLarge(size) => return Err(too_large(status, *size, headers.remove(LOCATION))),
     };
@@ -85,8 +96,7 @@ pub(crate) fn replay(outcome: &Outcome) -> Result<Response<WholeBody>, Problem> 
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     headers.insert(REPLAYED, HeaderValue::from_static("true"));
-    let bodiless = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-    if !bodiless && headers.contains_key(CONTENT_LENGTH) {
+    if !bodiless(status) && headers.contains_key(CONTENT_LENGTH) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     }
     let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());

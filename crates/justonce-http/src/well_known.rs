@@ -70,7 +70,7 @@ pub(crate) async fn answer<B>(shared: &Shared, asked: Asked) -> Response<Respons
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
                 response
             }
-            Err(problem) => problem.into_response(&shared.base, shared.new_instance()),
+            Err(problem) => shared.described(problem, None),
         },
         Asked::Nothing => {
             let mut response = Response::new(Bytes::from_static(b"There is no such page.\n"));
@@ -113,9 +113,8 @@ fn operation(
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<Operation, Problem> {
-    let scope = same::scope(&route.rule, &route.name, method, headers).map_err(|error| {
-        Problem::new(ProblemCode::KeyInvalid, format!("The caller cannot be told: {error}."))
-    })?;
+    let scope = same::scope(&route.rule, &route.name, method, headers)
+        .map_err(|error| same::scopeless(&error))?;
     Ok(Operation::new(scope, key))
 }
 

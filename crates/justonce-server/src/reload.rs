@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use metrics::counter;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -19,36 +19,44 @@ const SETTLED: Duration = Duration::from_millis(200);
 
 /// What is needed to read the configuration again.
 pub(crate) struct Reloader {
-    pub(crate) flags: Flags,
-    pub(crate) settings: Settings,
-    pub(crate) gateway: Gateway,
+    flags: Flags,
+    settings: Settings,
+    gateway: Gateway,
+    hangups: Signal,
+    changes: mpsc::Receiver<()>,
+    /// The watch ends with it.
+    _watch: Option<RecommendedWatcher>,
 }
 
 impl Reloader {
-    /// Reads the configuration again whenever somebody asks for it or its file changes.
-    pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
-        let mut hangups = signal(SignalKind::hangup()).context("cannot watch for SIGHUP")?;
-        let (changed, mut changes) = mpsc::channel(1);
-        // Kept to the end: the watch ends with it.
-        let _watch = match self.file() {
+    /// Watches from now on; what changed since the settings were read is read too.
+    pub(crate) fn new(flags: Flags, settings: Settings, gateway: Gateway) -> anyhow::Result<Self> {
+        let hangups = signal(SignalKind::hangup()).context("cannot watch for SIGHUP")?;
+        let (changed, changes) = mpsc::channel(1);
+        let watch = match file(&flags) {
             Some(file) => Some(watch(&file, changed)?),
             None => None,
         };
+        let mut reloader = Self { flags, settings, gateway, hangups, changes, _watch: watch };
+        let read = config::load(&reloader.flags, &config::variables_of_the_process());
+        if read.as_ref().ok() != Some(&reloader.settings) {
+            reloader.reload("it changed while the gateway started");
+        }
+        Ok(reloader)
+    }
+
+    /// Reads the configuration again whenever somebody asks for it or its file changes.
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                Some(()) = hangups.recv() => self.reload("SIGHUP"),
-                Some(()) = changes.recv() => {
-                    settle(&mut changes).await;
+                Some(()) = self.hangups.recv() => self.reload("SIGHUP"),
+                Some(()) = self.changes.recv() => {
+                    settle(&mut self.changes).await;
                     self.reload("the file changed");
                 }
             }
         }
-    }
-
-    fn file(&self) -> Option<PathBuf> {
-        let variables = config::variables_of_the_process();
-        self.flags.config.clone().or_else(|| variables.get("JUSTONCE_CONFIG").map(PathBuf::from))
     }
 
     /// A bad file leaves the old routes in force, loudly.
@@ -75,6 +83,12 @@ impl Reloader {
         };
         counter!("justonce_reloads_total", "result" => result).increment(1);
     }
+}
+
+/// The file of the configuration, if there is one.
+fn file(flags: &Flags) -> Option<PathBuf> {
+    let variables = config::variables_of_the_process();
+    flags.config.clone().or_else(|| variables.get("JUSTONCE_CONFIG").map(PathBuf::from))
 }
 
 /// Watches the directory: editors put a new file in the place of the old one.

@@ -45,7 +45,8 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let mut ends = Ends::watch()?;
     let metrics = recorder()?;
     let engine = stores::engine(&settings.store, &settings.limits)?;
-    let gateway = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
+    let service = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
+    let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone())?;
     let listener = listener(&settings)?;
     let (stop, stop_admin) = (CancellationToken::new(), CancellationToken::new());
     say(&format!("listening on {}://{}", scheme(&settings), listener.local_addr()?));
@@ -59,8 +60,6 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
         let stop = stop_admin.clone();
         tasks.spawn(async move { admin.serve(stop).await.map_err(anyhow::Error::from) });
     }
-    let reloader = Reloader { flags: flags.clone(), settings: settings.clone(), gateway };
-    let service = reloader.gateway.clone();
     tasks.spawn(reloader.run(stop.clone()));
     tokio::spawn(upkeep::sweep(engine.clone(), stop.clone()));
     tokio::spawn(upkeep::tidy_metrics(metrics, stop.clone()));

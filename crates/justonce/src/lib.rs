@@ -19,9 +19,10 @@
 //! ```
 //!
 //! This crate only gathers the others: [`justonce_core`] is the protocol, the feature `embedded`
-//! (on by default) adds the durable store in your process.
+//! (on by default) adds the durable store in your process, and `http` the layer for axum and any
+//! other tower service.
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "http"))]
 mod readme;
 
 pub use justonce_core::*;

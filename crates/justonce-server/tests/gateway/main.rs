@@ -1,5 +1,7 @@
 //! The real gateway, as a process, between a client and a service that do what the test says.
 
+#![allow(dead_code, reason = "other tests include these parts too")]
+
 mod admin;
 mod breaker;
 mod client;

@@ -57,8 +57,8 @@ fn a_bad_file_leaves_the_old_routes_in_force_loudly() {
 #[test]
 fn a_wrong_configuration_does_not_start() {
     let (home, upstream) = (Home::new(), Upstream::new());
-    home.configure(upstream.address(), "retenton = '1h'");
+    home.configure(upstream.address(), "[defaults]\nretenton = '1h'");
     let error = crate::process::Gateway::start(home.command()).err().unwrap();
-    assert!(error.contains("retenton") && error.contains("line"), "{error}");
-    assert!(error.contains("retention"), "{error}");
+    assert!(error.contains("justonce.toml:6:1"), "{error}");
+    assert!(error.contains("did you mean `retention`?"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! A service that does what the test says, one connection at a time.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use crate::process::LIMIT;
