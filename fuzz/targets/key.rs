@@ -45,7 +45,8 @@ fn key_told_to_the_service(line: HeaderValue) -> Option<HeaderValue> {
         }
         std::future::ready(Ok::<_, Infallible>(Response::new(Full::<bytes::Bytes>::default())))
     });
-    let request = Request::post("/payments").header(headers::KEY, line).body(Full::default()).ok()?;
+    let request =
+        Request::post("/payments").header(headers::KEY, line).body(Full::default()).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
     let answered = Idempotency::new(engine).layer(service).oneshot(request);
     runtime.block_on(answered).ok()?;

@@ -306,7 +306,11 @@ mod tests {
         assert!(environment.starts_with("python3 -m venv "), "{environment}");
         let expected = "bin/python -m pip install --quiet strange-package==1";
         assert!(package.ends_with(expected), "{package}");
-        assert!(probe(&Need { probe: &[PYTHON, "-c"], ..STRANGE }).to_string().contains("bin/python -c"));
+        assert!(
+            probe(&Need { probe: &[PYTHON, "-c"], ..STRANGE })
+                .to_string()
+                .contains("bin/python -c")
+        );
     }
 
     #[test]

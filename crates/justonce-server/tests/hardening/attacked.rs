@@ -37,10 +37,17 @@ impl Attacked {
         stream
     }
 
-    /// Sends bytes, says no more, and reads until the gateway closes the connection.
+    /// Sends bytes, and reads until the gateway closes the connection.
     pub(crate) fn shout(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         // The gateway may close before it has read everything.
+        let _ = stream.write_all(bytes);
+        heard(&mut stream)
+    }
+
+    /// The same, and says that nothing more comes.
+    pub(crate) fn shout_and_end(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = self.connect();
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         heard(&mut stream)

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use crate::attacked::{Attacked, heard};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
@@ -29,9 +30,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 fn greeted(attacked: &Attacked) -> TcpStream {
     let mut stream = attacked.connect();
     stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
-    let mut first = [0; 9];
-    stream.read_exact(&mut first).unwrap();
-    assert_eq!(first[3], SETTINGS);
+    assert_eq!(next_frame(&mut stream).0, SETTINGS);
     stream
 }
 
@@ -97,4 +96,43 @@ fn answers_that_nobody_reads_do_not_pile_up() {
         println!("frame {kind}: stopped after {rounds} hundreds");
         attacked.is_well();
     }
+}
+
+/// The answer comes whole before the rest of the upload is declined without an error.
+#[test]
+fn h34_a_body_over_the_limit_is_answered_before_it_is_sent() {
+    let mut attacked = Attacked::start("");
+    let mut stream = greeted(&attacked);
+    let field = |name: &str, value: &str| {
+        let length = |text: &str| u8::try_from(text.len()).unwrap();
+        let (name, value) = ([&[0, length(name)], name.as_bytes()].concat(), value);
+        [&name[..], &[length(value)], value.as_bytes()].concat()
+    };
+    // `POST http://t/`
+    let mut head = b"\x83\x86\x84\x41\x01t".to_vec();
+    head.extend(field("idempotency-key", "k"));
+    head.extend(field("content-length", "20000000"));
+    stream.write_all(&frame(HEADERS, END_HEADERS, 1, &head)).unwrap();
+    let mut answer = String::new();
+    let reset = loop {
+        let (kind, payload) = next_frame(&mut stream);
+        match kind {
+            DATA => answer.push_str(&String::from_utf8_lossy(&payload)),
+            RST_STREAM => break payload,
+            _ => {}
+        }
+    };
+    assert!(answer.contains("\"body-too-large\""), "{answer}");
+    assert_eq!(reset, [0; 4], "the reason is no error");
+    assert_eq!(attacked.asked(), 0);
+    attacked.is_well();
+}
+
+fn next_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).unwrap();
+    let [a, b, c, kind, ..] = head;
+    let mut payload = vec![0; usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap()];
+    stream.read_exact(&mut payload).unwrap();
+    (kind, payload)
 }

@@ -100,7 +100,7 @@ fn the_state_of_a_key_has_no_way_into_an_answers_head() {
     let path = format!("{base}/a?path=%0d%0ax-injected:%20yes");
     let answer = send(gateway.address, &path, "", "");
     assert_eq!((answer.status(), answer.header("x-injected")), (200, None));
-    let path = format!("{base}/problems/%2e%2e/%2e%2e/etc/passwd");
+    let path = format!("{base}/errors/%2e%2e/%2e%2e/etc/passwd");
     assert_eq!(send(gateway.address, &path, "", "").status(), 404);
     assert_eq!(tape.count("get"), 0, "{}", tape.text());
     assert_eq!(pay(gateway.address, "well", "x").status(), 201);

@@ -1,6 +1,12 @@
 //! Requests that are none.
 
-use crate::attacked::{Attacked, statuses};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+
+use crate::attacked::{Attacked, heard, statuses};
+use crate::client::pay;
+use crate::process::LIMIT;
+use crate::taped::Tape;
 
 /// Requests that must be refused: each with 4xx, or a closed connection, and never passed on.
 const REFUSED: &[(&str, &[u8])] = &[
@@ -35,11 +41,14 @@ const REFUSED: &[(&str, &[u8])] = &[
     ("a preface and then noise", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff"),
 ];
 
+/// How a request begins after which the connection is over.
+const CLOSING: &str = "POST /payments HTTP/1.1\r\nhost: t\r\nconnection: close\r\n";
+
 #[test]
 fn a_malformed_request_is_refused_or_cut_off() {
     let mut attacked = Attacked::start("");
     for (name, bytes) in REFUSED {
-        let heard = attacked.shout(bytes);
+        let heard = attacked.shout_and_end(bytes);
         let text = String::from_utf8_lossy(&heard).into_owned();
         let refused = heard.is_empty()
             || statuses(&heard).iter().all(|status| (400..500).contains(status))
@@ -58,7 +67,7 @@ fn every_prefix_of_a_request_is_harmless() {
     let whole = b"POST /payments HTTP/1.1\r\nhost: t\r\nidempotency-key: \"k\"\r\n\
                   content-length: 4\r\n\r\nabc";
     for end in 0..=whole.len() {
-        let heard = attacked.shout(&whole[..end]);
+        let heard = attacked.shout_and_end(&whole[..end]);
         assert!(statuses(&heard).iter().all(|status| (400..500).contains(status)), "{end}");
     }
     assert_eq!(attacked.asked(), 0);
@@ -68,9 +77,7 @@ fn every_prefix_of_a_request_is_harmless() {
 #[test]
 fn a_head_over_the_limit_is_refused() {
     let mut attacked = Attacked::start("[limits]\nheader_bytes = '16KiB'\n");
-    let with_header = |value: &str| {
-        format!("POST /payments HTTP/1.1\r\nhost: t\r\nx-a: {value}\r\ncontent-length: 0\r\n\r\n")
-    };
+    let with_header = |value: &str| format!("{CLOSING}x-a: {value}\r\ncontent-length: 0\r\n\r\n");
     // Within the limit all is well.
     let heard = attacked.shout(with_header(&"a".repeat(10_000)).as_bytes());
     assert_eq!(statuses(&heard), [201]);
@@ -92,7 +99,7 @@ fn too_many_headers_are_refused() {
     let mut attacked = Attacked::start("");
     let with_headers = |count: usize| {
         let lines: String = (0..count).map(|number| format!("x-{number}: y\r\n")).collect();
-        format!("POST /payments HTTP/1.1\r\nhost: t\r\n{lines}content-length: 0\r\n\r\n")
+        format!("{CLOSING}{lines}content-length: 0\r\n\r\n")
     };
     assert_eq!(statuses(&attacked.shout(with_headers(50).as_bytes())), [201]);
     for count in [101, 1000, 5000] {
@@ -110,10 +117,11 @@ fn invalid_utf8_is_harmless_everywhere() {
                   [[route]]\nmatch = 'POST /query'\nkey = 'query:id'\n\
                   [[route]]\nmatch = 'POST /form'\nkey = 'content'\n\
                   fingerprint = { body = 'form' }\n";
-    let mut attacked = Attacked::start(routes);
+    let (_home, gateway, _tape) = Tape::behind(routes);
     let post = |path: &[u8], header: &[u8], body: &[u8]| {
         let length = format!("content-length: {}\r\n\r\n", body.len());
-        [b"POST ", path, b" HTTP/1.1\r\nhost: t\r\n", header, length.as_bytes(), body].concat()
+        let rest = b" HTTP/1.1\r\nhost: t\r\nconnection: close\r\n";
+        [b"POST ", path, rest, header, length.as_bytes(), body].concat()
     };
     let requests = [
         (post(b"/payments", b"idempotency-key: \xff\xfe\r\n", b""), [400]),
@@ -126,10 +134,22 @@ fn invalid_utf8_is_harmless_everywhere() {
         (post(b"/payments", b"idempotency-key: c\r\nx-a: \xff\xfe\r\n", b"{\"\xff\":1}"), [201]),
     ];
     for (request, expected) in requests {
-        let heard = statuses(&attacked.shout(&request));
-        assert_eq!(heard, expected, "{}", String::from_utf8_lossy(&request));
+        assert_eq!(
+            answers(gateway.address, &request),
+            expected,
+            "{}",
+            String::from_utf8_lossy(&request)
+        );
     }
-    let status = b"GET /.well-known/idempotency/%ff%fe?path=%ff HTTP/1.1\r\nhost: t\r\n\r\n";
-    assert_eq!(statuses(&attacked.shout(status)), [400]);
-    attacked.is_well();
+    let status = b"GET /.well-known/idempotency/%ff%fe?path=%ff HTTP/1.1\r\nhost: t\r\n\
+                   connection: close\r\n\r\n";
+    assert_eq!(answers(gateway.address, status), [400]);
+    assert_eq!(pay(gateway.address, "well", "x").status(), 201);
+}
+
+fn answers(address: SocketAddr, request: &[u8]) -> Vec<u16> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.write_all(request).unwrap();
+    statuses(&heard(&mut stream))
 }
