@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::cache;
 use crate::cmd::{Cmd, workspace_root};
 use crate::markdown::{self, Kind};
 use crate::tidy;
@@ -76,6 +77,7 @@ fn steps() -> Vec<Step> {
         Step::Command("fmt", cargo("fmt --all --check")),
         Step::Command("clippy", cargo(clippy)),
         Step::Tidy,
+        Step::Command("fuzz", cargo("xtask fuzz --seconds 5")),
         Step::Command("docs", cargo(doc).env("RUSTDOCFLAGS", "-D warnings")),
         Step::ReadmeTest,
     ]
@@ -111,15 +113,11 @@ fn made_target_dir() -> Option<String> {
 
 /// Where CI keeps its build between fresh checkouts. People's own machines keep the default.
 fn kept_target_dir(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
-    let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-    variable("CI")?;
-    if variable("CARGO_TARGET_DIR").is_some() {
+    let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+    if !is_set("CI") || is_set("CARGO_TARGET_DIR") {
         return None;
     }
-    let cache = variable("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
-    Some(cache.join("justonce").join("target"))
+    Some(cache::directory(variable)?.join("target"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a stopwatch for people; no behaviour depends on it")]
@@ -152,7 +150,7 @@ mod tests {
     #[test]
     fn the_steps_are_in_order() {
         let names: Vec<_> = steps().iter().map(Step::name).collect();
-        assert_eq!(names, ["fmt", "clippy", "tidy", "docs", "test, as the README says"]);
+        assert_eq!(names, ["fmt", "clippy", "tidy", "fuzz", "docs", "test, as the README says"]);
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! Run `cargo xtask --help` for the list. Each command lives in the file of its name.
 
 mod bench;
+mod cache;
 mod ci;
 mod cmd;
+mod fuzz;
 mod markdown;
 mod services;
 mod test;
@@ -31,7 +33,7 @@ enum Command {
     Services,
     /// Run all tests: services, nextest, doctests and the payment example
     Test(test::Options),
-    /// Run everything CI runs: fmt, clippy, tidy, docs and the README's test command
+    /// Run everything CI runs: fmt, clippy, tidy, fuzz, docs and the README's test command
     ///
     /// With CI set and CARGO_TARGET_DIR unset, the build is kept in `justonce/target` of the
     /// user's cache directory, so that the next run rebuilds only what changed.
@@ -41,6 +43,10 @@ enum Command {
     /// Sizes, contents of lib.rs and mod.rs, the dependency law, inherited versions and lints,
     /// unfinished code, sleeps in tests, links in Markdown, and paths of one machine.
     Tidy,
+    /// Build the fuzz targets with coverage and run each for a while
+    ///
+    /// A crash fails the run, and its input is kept in `fuzz/crashes` of the target directory.
+    Fuzz(fuzz::Options),
     /// Run a benchmark of the bench crate in release mode
     Bench(bench::Options),
 }
@@ -51,6 +57,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::run(&options),
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Bench(options) => bench::run(&options),
     };
     match result {

@@ -3,9 +3,12 @@
 //! A new need is a new row in [`NEEDS`]. A need that is missing and cannot be installed fails the
 //! run: a test that is skipped in silence proves nothing.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 
-use crate::cmd::Cmd;
+use crate::cache;
+use crate::cmd::{Cmd, workspace_root};
 
 /// Something the machine must have.
 #[derive(Debug)]
@@ -14,7 +17,8 @@ struct Need {
     name: &'static str,
     /// What it is for, so that nobody installs something without knowing the reason.
     why: &'static str,
-    /// A command that succeeds if, and only if, the thing is there.
+    /// A command that succeeds if, and only if, the thing is there. [`PYTHON`] stands for the
+    /// Python of our own environment.
     probe: &'static [&'static str],
     install: Install,
 }
@@ -26,7 +30,12 @@ enum Install {
     Apt(&'static str),
     /// With `cargo install --locked`.
     Cargo(&'static str),
+    /// With pip, into a Python environment of our own: a package and its version.
+    Python(&'static str),
 }
+
+/// Stands for the Python of our own environment, which has another path for every user.
+const PYTHON: &str = "{python}";
 
 /// All needs, in the order of installation: what is compiled comes after the compiler.
 const NEEDS: &[Need] = &[
@@ -41,6 +50,37 @@ const NEEDS: &[Need] = &[
         why: "it runs each test in its own process",
         probe: &["cargo", "nextest", "--version"],
         install: Install::Cargo("cargo-nextest"),
+    },
+    Need {
+        name: "curl with HTTP/2",
+        why: "the gateway is tested with clients that we did not write",
+        probe: &["sh", "-c", "curl --version | grep -q HTTP2"],
+        install: Install::Apt("curl"),
+    },
+    Need {
+        name: "Python with venv",
+        why: "the SDK of Stripe is installed into an environment of its own",
+        probe: &["python3", "-c", "import ensurepip, venv"],
+        install: Install::Apt("python3-venv"),
+    },
+    Need {
+        name: "the SDK of Stripe",
+        why: "its own retries are sent through the gateway",
+        probe: &[PYTHON, "-c", "import stripe; assert stripe.VERSION == '16.1.0'"],
+        install: Install::Python("stripe==16.1.0"),
+    },
+    Need {
+        name: "nginx",
+        why: "the benchmark compares the gateway with it",
+        probe: &["nginx", "-v"],
+        install: Install::Apt("nginx-light"),
+    },
+    Need {
+        name: "wrk",
+        why: "it loads the gateway and nginx in the benchmark",
+        // It has no option with which it succeeds.
+        probe: &["sh", "-c", "command -v wrk"],
+        install: Install::Apt("wrk"),
     },
 ];
 
@@ -89,6 +129,9 @@ fn provide(needs: &[Need], machine: &mut impl Machine) -> Result<()> {
         let installed = match need.install {
             Install::Apt(package) => apt.install(package, machine),
             Install::Cargo(_) => machine.run(&by_hand(need)),
+            Install::Python(_) => {
+                machine.run(&new_environment()).and_then(|()| machine.run(&by_hand(need)))
+            }
         };
         match installed {
             Ok(()) if machine.succeeds(&probe(need)) => {
@@ -106,6 +149,7 @@ fn provide(needs: &[Need], machine: &mut impl Machine) -> Result<()> {
 
 fn probe(need: &Need) -> Cmd {
     match need.probe {
+        [PYTHON, args @ ..] => Cmd::new(&python(), args),
         [program, args @ ..] => Cmd::new(program, args),
         // A row without a probe can never be shown to be there, so it must fail.
         [] => Cmd::new("false", &[] as &[&str]),
@@ -117,7 +161,25 @@ fn by_hand(need: &Need) -> Cmd {
     match need.install {
         Install::Apt(package) => Cmd::new("sudo", &["apt-get", "install", package]),
         Install::Cargo(name) => Cmd::new("cargo", &["install", name, "--locked"]),
+        Install::Python(package) => {
+            Cmd::new(&python(), &["-m", "pip", "install", "--quiet", package])
+        }
     }
+}
+
+/// Makes our Python environment; one that is there stays.
+fn new_environment() -> Cmd {
+    Cmd::new("python3", &["-m", "venv", &environment().to_string_lossy()])
+}
+
+fn python() -> String {
+    environment().join("bin/python").to_string_lossy().into_owned()
+}
+
+/// Where our Python environment is. The tests look there too.
+fn environment() -> PathBuf {
+    let cache = cache::directory(|name| std::env::var(name).ok());
+    cache.unwrap_or_else(|| workspace_root().join("target")).join("python")
 }
 
 fn complaint(need: &Need, problem: &str) -> String {
@@ -228,6 +290,27 @@ mod tests {
             "cargo install third-crate --locked",
         ];
         assert_eq!(machine.ran, expected);
+    }
+
+    #[test]
+    fn a_python_package_gets_an_environment_first() {
+        const STRANGE: Need = Need {
+            name: "strange",
+            why: "for a test",
+            probe: &["strange", "--version"],
+            install: Install::Python("strange-package==1"),
+        };
+        let mut machine = Fake::default();
+        provide(&[STRANGE], &mut machine).unwrap();
+        let [environment, package] = machine.ran.try_into().unwrap();
+        assert!(environment.starts_with("python3 -m venv "), "{environment}");
+        let expected = "bin/python -m pip install --quiet strange-package==1";
+        assert!(package.ends_with(expected), "{package}");
+        assert!(
+            probe(&Need { probe: &[PYTHON, "-c"], ..STRANGE })
+                .to_string()
+                .contains("bin/python -c")
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::headers::{ATTEMPT, FENCE, Filter, KEY};
 use crate::key::written;
 use crate::problem::{Problem, ProblemCode};
 use crate::read::announced;
+use crate::room::Place;
 use crate::routes::Route;
 use crate::shared::{FAILED, Shared};
 use crate::stored::{Captured, bodiless, outcome};
@@ -36,6 +37,7 @@ pub(crate) struct Execution<S> {
     pub(crate) service: S,
     pub(crate) parts: request::Parts,
     pub(crate) body: WholeBody,
+    pub(crate) place: Place,
 }
 
 /// What the service has said so far.
@@ -63,7 +65,7 @@ impl<S> Execution<S> {
         R: Body<Data = Bytes>,
         R::Error: Into<BoxError>,
     {
-        let Self { shared, route, operation, service, parts, body } = self;
+        let Self { shared, route, operation, service, parts, body, place: _place } = self;
         let begun = Instant::now();
         let attempt = claim.attempt();
         if attempt > 1 {

@@ -7,6 +7,7 @@ use justonce_core::{Engine, Entropy};
 use tower::Layer;
 
 use crate::pattern::Pattern;
+use crate::room::Room;
 use crate::routes::{DEFAULT_NAME, Route, Routes};
 use crate::rule::Rule;
 use crate::service::Protected;
@@ -113,7 +114,8 @@ impl IdempotencyBuilder {
         let routes = Routes { list: self.routes };
         let base = self.base.trim_end_matches('/').into();
         let entropy = Entropy::from_system();
-        let shared = Shared { engine: self.engine, routes, gate: self.gate, base, entropy };
+        let (engine, gate) = (self.engine, self.gate);
+        let shared = Shared { engine, routes, gate, base, entropy, room: Room::default() };
         Idempotency { shared: Arc::new(shared) }
     }
 }

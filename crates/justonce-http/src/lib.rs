@@ -36,6 +36,7 @@ mod prefer;
 mod problem;
 mod protect;
 mod read;
+mod room;
 mod routes;
 mod rule;
 mod same;

@@ -25,7 +25,7 @@ use crate::read::{Unread, read_whole};
 use crate::routes::{MatchedRoute, Route};
 use crate::rule::{KeyPresence, WhenStoreDown};
 use crate::same;
-use crate::shared::{Shared, UNPROTECTED};
+use crate::shared::{Shared, TRY_AGAIN, UNPROTECTED};
 
 /// A request that falls under a route.
 pub(crate) struct Request<S> {
@@ -56,7 +56,8 @@ impl<S> Request<S> {
             return Box::pin(self.without_key(RequestBody::passed(body))).await;
         }
         let limit = self.route.rule.max_request_bytes;
-        let body = match read_whole(&self.parts.headers, body, limit).await {
+        let mut place = self.shared.room.place();
+        let body = match read_whole(&self.parts.headers, body, limit, &mut place).await {
             Ok(body) => body,
             Err(unread) => return Ok(self.refuse(unread_problem(&self.route, &unread))),
         };
@@ -74,7 +75,7 @@ impl<S> Request<S> {
                 let Self { shared, route, service, parts } = self;
                 let told = (Arc::clone(&shared), Arc::clone(&route));
                 let (early, receiver) = oneshot::channel();
-                let execution = Execution { shared, route, operation, service, parts, body };
+                let execution = Execution { shared, route, operation, service, parts, body, place };
                 // No await between the claim and here: a caller that leaves cannot leave a claim
                 // behind under which nothing was executed.
                 let work = Box::pin(execution.run(claim, early));
@@ -273,6 +274,7 @@ fn unread_problem(route: &Route, unread: &Unread) -> Problem {
             ProblemCode::BodyTooLarge,
             format!("The body is over {} bytes.", route.rule.max_request_bytes),
         ),
+        Unread::NoRoom => Problem::new(ProblemCode::Overloaded, NO_ROOM).retry_after(TRY_AGAIN),
         Unread::Incomplete(error) => {
             tracing::info!(target: "justonce::request", %error, "the body did not arrive whole");
             let detail = "The body did not arrive whole. Nothing was executed.";
@@ -289,6 +291,8 @@ fn panicked<R>(shared: &Shared, route: &Route) -> Response<ResponseBody<R>> {
     response
 }
 
+const NO_ROOM: &str = "The operation was not executed: too many large bodies are being received. \
+                       Try again later with the same key.";
 const MISSING: &str = "This route demands an idempotency key: send the header Idempotency-Key \
                        with a value that is new for every operation and the same for its retries.";
 const PANICKED: &str = "The service crashed. The operation may have taken effect. Repeat the \

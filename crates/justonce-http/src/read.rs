@@ -7,12 +7,15 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::body::{BoxError, WholeBody};
+use crate::room::Place;
 
 /// Why a request's body was not read.
 #[derive(Debug)]
 pub(crate) enum Unread {
     /// It is over the limit.
     TooLarge,
+    /// There was no room for it among all the others.
+    NoRoom,
     /// It ended early or broke the rules.
     Incomplete(BoxError),
 }
@@ -58,11 +61,12 @@ pub(crate) fn announced(headers: &HeaderMap, body: &impl Body) -> Option<u64> {
     length.or_else(|| body.size_hint().exact())
 }
 
-/// Reads a request's body whole.
+/// Reads a request's body whole, in its place.
 pub(crate) async fn read_whole<B>(
     headers: &HeaderMap,
     body: B,
     limit: usize,
+    place: &mut Place,
 ) -> Result<WholeBody, Unread>
 where
     B: Body<Data = Bytes>,
@@ -75,12 +79,15 @@ where
     let mut body = std::pin::pin!(body);
     let mut gathered = Gatherer::default();
     let mut trailers: Option<HeaderMap> = None;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Unread::Incomplete(error.into()))?;
+    let incomplete = |error: B::Error| Unread::Incomplete(error.into());
+    while let Some(frame) = body.frame().await.transpose().map_err(incomplete)? {
         match frame.into_data() {
             Ok(data) => {
                 if gathered.len() + data.len() > limit {
                     return Err(Unread::TooLarge);
+                }
+                if !place.grow(data.len()).await {
+                    return Err(Unread::NoRoom);
                 }
                 gathered.push(data);
             }

@@ -15,11 +15,12 @@ use crate::fate::Fate;
 use crate::headers::LIFETIME;
 use crate::meters::Meters;
 use crate::problem::{Problem, ProblemCode};
+use crate::room::Room;
 use crate::routes::{Route, Routes};
 use crate::stored::replay;
 
 /// How soon to try again when the store or a place was not to be had.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// The status of a failure that came without one.
 pub(crate) const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     /// Where the pages of the problems are, before their path.
     pub(crate) base: Box<str>,
     pub(crate) entropy: Entropy,
+    /// For the bodies of all requests.
+    pub(crate) room: Room,
 }
 
 impl Shared {

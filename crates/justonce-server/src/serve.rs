@@ -120,6 +120,7 @@ fn listener(settings: &Settings) -> anyhow::Result<Listener> {
         header_timeout: settings.timeouts.header,
         body_timeout: settings.timeouts.body,
         keep_alive: settings.timeouts.idle,
+        max_head_bytes: settings.limits.header_bytes,
         ..ListenLimits::default()
     };
     let listener = Listener::bind(settings.listen, limits)

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::door::Door;
 use super::gauge::Gauge;
 use super::limits::{
-    MAX_ERROR_STREAMS, MAX_HEAD_BYTES, MAX_RESET_STREAMS, MAX_STREAMS, PING_INTERVAL, PING_TIMEOUT,
+    MAX_ERROR_STREAMS, MAX_RESET_STREAMS, MAX_STREAMS, MIN_HEAD_BYTES, PING_INTERVAL, PING_TIMEOUT,
 };
 use super::listener::Serves;
 use super::shutdown::{Crowd, Permit, Stage};
@@ -38,16 +38,17 @@ pub(super) struct House {
 
 impl House {
     pub(super) fn new(limits: ListenLimits, crowd: Arc<Crowd>) -> Self {
+        let max_head_bytes = limits.max_head_bytes.max(MIN_HEAD_BYTES);
         let mut http1 = http1::Builder::new();
         // Heads are timed by ourselves: the parser's timer also runs while nothing is asked.
-        http1.header_read_timeout(None).max_buf_size(MAX_HEAD_BYTES).half_close(false);
+        http1.header_read_timeout(None).max_buf_size(max_head_bytes).half_close(false);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
             .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
             .max_local_error_reset_streams(MAX_ERROR_STREAMS)
-            .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
+            .max_header_list_size(u32::try_from(max_head_bytes).unwrap_or(u32::MAX))
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         Self { limits, crowd, http1, http2 }

@@ -16,6 +16,8 @@ pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many bytes the head of a request may have. How many headers is the server's own limit:
 /// 100.
 pub(super) const MAX_HEAD_BYTES: usize = 64 * 1024;
+/// Below this the server of HTTP/1 does not go.
+pub(super) const MIN_HEAD_BYTES: usize = 8192;
 /// How many requests one HTTP/2 connection may have under way.
 pub(super) const MAX_STREAMS: u32 = 256;
 /// How many streams a client may reset before we have looked at them; more ends the connection.
@@ -55,6 +57,8 @@ pub struct ListenLimits {
     pub keep_alive: Duration,
     /// How long the body of a request may stand still.
     pub body_timeout: Duration,
+    /// How many bytes the head of a request may have, at least 8 KiB.
+    pub max_head_bytes: usize,
 }
 
 impl Default for ListenLimits {
@@ -65,6 +69,7 @@ impl Default for ListenLimits {
             handshake_timeout: HANDSHAKE_TIMEOUT,
             keep_alive: KEEP_ALIVE,
             body_timeout: BODY_TIMEOUT,
+            max_head_bytes: MAX_HEAD_BYTES,
         }
     }
 }

@@ -1,0 +1,59 @@
+//! A service that records every byte it is sent.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use crate::process::{Gateway, Home};
+
+/// The tape of a service that answers every head with 201.
+#[derive(Clone, Default)]
+pub(crate) struct Tape(Arc<Mutex<Vec<u8>>>);
+
+impl Tape {
+    /// Starts the service.
+    pub(crate) fn start() -> (SocketAddr, Self) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, tape) = (listener.local_addr().unwrap(), Self::default());
+        let to = tape.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let tape = to.clone();
+                std::thread::spawn(move || tape.record(&stream));
+            }
+        });
+        (address, tape)
+    }
+
+    /// A gateway in front of such a service.
+    pub(crate) fn behind(more: &str) -> (Home, Gateway, Self) {
+        let (address, tape) = Self::start();
+        let home = Home::new();
+        home.configure(address, more);
+        let gateway = home.start();
+        (home, gateway, tape)
+    }
+
+    fn record(&self, mut stream: &TcpStream) {
+        let mut buffer = [0; 4096];
+        let mut last = Vec::new();
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            self.0.lock().unwrap().extend_from_slice(&buffer[..count]);
+            last.extend_from_slice(&buffer[..count]);
+            while let Some(at) = last.windows(4).position(|four| four == b"\r\n\r\n") {
+                last.drain(..at + 4);
+                let _ = stream.write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok");
+            }
+        }
+    }
+
+    /// All bytes so far, as a text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    /// How often this stands in it, in any case of letters.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        self.text().to_ascii_lowercase().matches(text).count()
+    }
+}
