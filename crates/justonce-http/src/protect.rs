@@ -132,9 +132,11 @@ impl<S> Request<S> {
 
     /// Who asks, and what.
     fn asked(&self, body: &WholeBody) -> Result<(Scope, Fingerprint), Problem> {
-        let Route { name, rule, .. } = &*self.route;
+        let rule = &self.route.rule;
         let parts = &self.parts;
-        let scope = same::scope(rule, name, &parts.method, &parts.headers)
+        let scope = self
+            .route
+            .scope(&parts.method, &parts.headers)
             .map_err(|error| same::scopeless(&error))?;
         let data = body.data();
         let canonical = same::canonical(&rule.fingerprint.body, &data);

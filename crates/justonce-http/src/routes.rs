@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, Version};
+use justonce_core::{Scope, ScopeError};
 
 use crate::meters::Meters;
 use crate::pattern::Pattern;
 use crate::rule::{KeyPresence, Rule};
+use crate::same::Scopes;
 
 /// The name of the route for requests that no other is for.
 pub(crate) const DEFAULT_NAME: &str = "default";
@@ -20,12 +22,19 @@ pub(crate) struct Route {
     pub(crate) rule: Rule,
     pub(crate) lifetime: http::HeaderValue,
     pub(crate) meters: Meters,
+    scopes: Scopes,
 }
 
 impl Route {
     pub(crate) fn new(name: &str, pattern: Option<Pattern>, rule: Rule) -> Arc<Self> {
         let lifetime = http::HeaderValue::from(rule.policy.retention().as_secs());
-        Arc::new(Self { name: name.into(), pattern, lifetime, meters: Meters::of(name), rule })
+        let (meters, scopes) = (Meters::of(name), Scopes::default());
+        Arc::new(Self { name: name.into(), pattern, rule, lifetime, meters, scopes })
+    }
+
+    /// Whose namespace a request's key lives in.
+    pub(crate) fn scope(&self, method: &Method, headers: &HeaderMap) -> Result<Scope, ScopeError> {
+        self.scopes.of(&self.rule, &self.name, method, headers)
     }
 
     fn matches(&self, method: &Method, path: &str) -> bool {

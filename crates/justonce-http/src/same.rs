@@ -5,12 +5,60 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use justonce_core::{Canonical, Fingerprint, Key, Scope, ScopeError};
 use percent_encoding::percent_decode;
+use quick_cache::sync::Cache;
 
 use crate::problem::{Problem, ProblemCode};
 use crate::rule::{BodyMode, Places, Rule, ScopePart};
 
+/// How many namespaces a route remembers.
+const REMEMBERED_SCOPES: usize = 1024;
+
+/// The namespaces of a route's callers. Making one takes longer than everything else that is done
+/// for a duplicate, and most callers come again.
+#[derive(Debug)]
+pub(crate) struct Scopes(Cache<[u8; 32], Scope>);
+
+impl Default for Scopes {
+    fn default() -> Self {
+        Self(Cache::new(REMEMBERED_SCOPES))
+    }
+}
+
+impl Scopes {
+    /// The namespace of a request's key. Callers are remembered by a hash, never by what they
+    /// showed.
+    pub(crate) fn of(
+        &self,
+        rule: &Rule,
+        route: &str,
+        method: &http::Method,
+        headers: &HeaderMap,
+    ) -> Result<Scope, ScopeError> {
+        let mut hasher = blake3::Hasher::new();
+        let mut add = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        add(method.as_str().as_bytes());
+        for (number, part) in rule.scope.iter().enumerate() {
+            let (ScopePart::Principal(name) | ScopePart::Tenant(name)) = part;
+            for line in headers.get_all(name) {
+                add(&number.to_le_bytes());
+                add(line.as_bytes());
+            }
+        }
+        let caller = *hasher.finalize().as_bytes();
+        if let Some(scope) = self.0.get(&caller) {
+            return Ok(scope);
+        }
+        let scope = scope(rule, route, method, headers)?;
+        self.0.insert(caller, scope.clone());
+        Ok(scope)
+    }
+}
+
 /// The namespace of a request's key: route, method and whose it is.
-pub(crate) fn scope(
+fn scope(
     rule: &Rule,
     route: &str,
     method: &http::Method,

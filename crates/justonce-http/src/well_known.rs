@@ -113,8 +113,7 @@ fn operation(
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<Operation, Problem> {
-    let scope = same::scope(&route.rule, &route.name, method, headers)
-        .map_err(|error| same::scopeless(&error))?;
+    let scope = route.scope(method, headers).map_err(|error| same::scopeless(&error))?;
     Ok(Operation::new(scope, key))
 }
 

@@ -97,14 +97,14 @@ where
         let response = ready!(this.answer.poll(cx))?;
         Poll::Ready(Ok(match response.extensions().get::<Trouble>().copied() {
             None => response,
-            Some(trouble) => explained(response, trouble, this.limits),
+            Some(trouble) => explained(&response, trouble, this.limits),
         }))
     }
 }
 
 /// The answer as a problem, with everything that the layer must know of it.
 fn explained(
-    response: Response<ProxyBody>,
+    response: &Response<ProxyBody>,
     trouble: Trouble,
     limits: &Limits,
 ) -> Response<ProxyBody> {
