@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::{PoisonError, RwLock};
 
 use justonce_core::store::{Observed, Seen};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -78,13 +79,42 @@ impl fmt::Debug for Meters {
 /// let engine = Engine::new(justonce_http::metered(store));
 /// ```
 pub fn metered<S>(store: S) -> Observed<S> {
-    Observed::new(store, |seen: Seen<'_>| {
-        let status = seen.result.unwrap_or("error");
-        counter!(
-            "idempotency_store_operations_total", "operation" => seen.call, "status" => status,
-        )
-        .increment(1);
-        histogram!("idempotency_store_operation_seconds", "operation" => seen.call)
-            .record(seen.elapsed.as_secs_f64());
+    let calls = Calls::default();
+    Observed::new(store, move |seen: Seen<'_>| {
+        calls.count(seen.call, seen.result.unwrap_or("error"), seen.elapsed.as_secs_f64());
     })
+}
+
+/// The handles of all kinds of calls that were seen so far. There are a few dozen.
+#[derive(Default)]
+struct Calls(RwLock<HashMap<(&'static str, &'static str), Call>>);
+
+struct Call {
+    count: Counter,
+    seconds: Histogram,
+}
+
+impl Calls {
+    fn count(&self, call: &'static str, status: &'static str, seconds: f64) {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handles) = known.get(&(call, status)) {
+            return handles.record(seconds);
+        }
+        drop(known);
+        let handles = Call {
+            count: counter!(
+                "idempotency_store_operations_total", "operation" => call, "status" => status,
+            ),
+            seconds: histogram!("idempotency_store_operation_seconds", "operation" => call),
+        };
+        handles.record(seconds);
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert((call, status), handles);
+    }
+}
+
+impl Call {
+    fn record(&self, seconds: f64) {
+        self.count.increment(1);
+        self.seconds.record(seconds);
+    }
 }

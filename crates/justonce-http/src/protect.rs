@@ -56,7 +56,7 @@ impl<S> Request<S> {
             }
         };
         if found.is_none() && !self.route.rule.key_source.needs_body() {
-            return self.without_key(RequestBody::passed(body)).await;
+            return Box::pin(self.without_key(RequestBody::passed(body))).await;
         }
         let limit = self.route.rule.max_request_bytes;
         let mut place = self.shared.room.place();
@@ -66,7 +66,7 @@ impl<S> Request<S> {
         };
         let key = match found.map_or_else(|| self.key_of_body(&body), |key| Ok(Some(key))) {
             Ok(Some(key)) => key,
-            Ok(None) => return self.without_key(RequestBody::whole(body)).await,
+            Ok(None) => return Box::pin(self.without_key(RequestBody::whole(body))).await,
             Err(problem) => return Ok(self.refuse(problem)),
         };
         let operation = match self.operation(key, &body) {
@@ -89,7 +89,7 @@ impl<S> Request<S> {
             }
             Ok(Begun::Existing(existing)) => Ok(self.existing(&existing, &operation)),
             Err(Refused::NotNow(problem)) => Ok(self.refuse(problem)),
-            Err(Refused::Run(error)) => self.not_begun(&error, body).await,
+            Err(Refused::Run(error)) => Box::pin(self.not_begun(&error, body)).await,
         }
     }
 
@@ -223,7 +223,7 @@ async fn begin(shared: &Shared, route: &Route, operation: &Operation) -> Result<
     meters.concurrent.increment(1);
     let _waiting = Waiting::new(&meters.waiters);
     let start = Instant::now();
-    let begun = engine.wait_and_begin(operation, busy).await;
+    let begun = Box::pin(engine.wait_and_begin(operation, busy)).await;
     meters.lock_wait.record(start.elapsed().as_secs_f64());
     // The operation is known to run: now nothing may pass, whatever the store says.
     begun.map_err(|error| Refused::NotNow(shared.not_executed(&error)))

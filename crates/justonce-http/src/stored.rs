@@ -62,7 +62,9 @@ fn without_headers(parts: &Parts, body: &Captured) -> Outcome {
 
 fn with_body(builder: OutcomeBuilder, body: &Captured) -> OutcomeBuilder {
     match body {
-        Captured::Whole(bytes) => builder.body(bytes.clone()),
+        // A copy of its own: what came from a connection is a piece of that connection's buffer,
+        // and a cached outcome would keep all of it in memory.
+        Captured::Whole(bytes) => builder.body(Bytes::copy_from_slice(bytes)),
         Captured::TooLarge(size) => builder.too_large(*size),
     }
 }

@@ -10,6 +10,12 @@ use justonce::{EmbeddedStore, Engine, SystemClock};
 
 use crate::config::{Limits, StoreUrl};
 
+/// Blocks of the disk that the embedded store keeps in memory. The gateway's promise is a small
+/// footprint; the system's own cache of files comes on top of it.
+const CACHE_BYTES: u64 = 48 * 1024 * 1024;
+/// Outcomes that it keeps in memory for replays.
+const HOT_BYTES: u64 = 32 * 1024 * 1024;
+
 /// An engine on the store that the settings name.
 ///
 /// # Errors
@@ -24,7 +30,10 @@ pub(crate) fn engine(store: &StoreUrl, limits: &Limits) -> anyhow::Result<Engine
     let store: justonce::store::SharedStore = match store {
         StoreUrl::Memory => Arc::new(metered(MemoryStore::new(SystemClock::new()))),
         StoreUrl::File(path) => {
-            let store = EmbeddedStore::open(path)
+            let store = EmbeddedStore::builder(path)
+                .cache_bytes(CACHE_BYTES)
+                .hot_bytes(HOT_BYTES)
+                .open()
                 .with_context(|| format!("cannot open the store in {}", path.display()))?;
             Arc::new(metered(store))
         }
