@@ -21,7 +21,7 @@ use crate::headers::{OUTCOME, REPLAYED, STATUS};
 use crate::key::{self, BadKey, KeySource};
 use crate::prefer::on_concurrent;
 use crate::problem::{Problem, ProblemCode};
-use crate::read::{Unread, read_whole};
+use crate::read::{Unread, read_whole, swallow};
 use crate::routes::{MatchedRoute, Route};
 use crate::rule::{KeyPresence, WhenStoreDown};
 use crate::same;
@@ -50,7 +50,10 @@ impl<S> Request<S> {
         self.parts.extensions.insert(MatchedRoute(Arc::clone(&self.route)));
         let found = match self.key_of_head() {
             Ok(found) => found,
-            Err(problem) => return Ok(self.refuse(problem)),
+            Err(problem) => {
+                swallow(&self.parts.headers, body).await;
+                return Ok(self.refuse(problem));
+            }
         };
         if found.is_none() && !self.route.rule.key_source.needs_body() {
             return Box::pin(self.without_key(RequestBody::passed(body))).await;
@@ -173,8 +176,11 @@ impl<S> Request<S> {
     async fn without_key<B, R>(self, body: RequestBody<B>) -> Answer<R, S::Error>
     where
         S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
     {
         if self.route.rule.key_presence == KeyPresence::Required {
+            swallow(&self.parts.headers, body).await;
             return Ok(self.refuse(Problem::new(ProblemCode::KeyMissing, MISSING)));
         }
         self.pass(body).await

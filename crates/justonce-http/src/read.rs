@@ -1,13 +1,20 @@
 //! Reading bodies, bounded.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::body::{BoxError, WholeBody};
 use crate::room::Place;
+
+/// How long a body may be that is read only to be thrown away.
+const MAX_SWALLOWED_BYTES: usize = 64 * 1024;
+/// How long that may take.
+const MAX_SWALLOW: Duration = Duration::from_secs(1);
 
 /// Why a request's body was not read.
 #[derive(Debug)]
@@ -99,4 +106,26 @@ where
         return Err(Unread::Incomplete("it is not as long as announced".into()));
     }
     Ok(WholeBody::new(gathered.into_bytes(), trailers))
+}
+
+/// Reads a short body before its request is refused: an answer that comes while a client still
+/// sends is lost on some, with HTTP/2 above all. A client that waits to be asked for its body has
+/// not sent it, and is not asked.
+pub(crate) async fn swallow<B: Body<Data = Bytes>>(headers: &HeaderMap, body: B) {
+    let is_long = announced(headers, &body).is_some_and(|size| size > MAX_SWALLOWED_BYTES as u64);
+    if is_long || body.is_end_stream() || headers.contains_key(EXPECT) {
+        return;
+    }
+    let mut body = std::pin::pin!(body);
+    let mut size = 0;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            size += frame.data_ref().map_or(0, Bytes::len);
+            if size > MAX_SWALLOWED_BYTES {
+                break;
+            }
+        }
+    };
+    // However it ends, the request is refused.
+    let _ = tokio::time::timeout(MAX_SWALLOW, reading).await;
 }

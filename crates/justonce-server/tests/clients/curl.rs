@@ -189,11 +189,9 @@ fn a_large_upload_passes_and_a_protected_one_is_refused() {
     let memory = gateway.resident_mib();
     assert!(memory < 200, "{memory} MiB");
     let data = format!("@{file}");
-    for expect in ["Expect: 100-continue", "Expect:"] {
-        let key = ["-H", "Idempotency-Key: large", "-H", expect];
-        let told = desk.curl(&[&["--http1.1", "--data-binary", &data, &url][..], &key].concat());
-        assert_eq!(told.status, 413, "{told:?}");
-    }
+    let key = ["-H", "Idempotency-Key: large", "-H", "Expect: 100-continue"];
+    let told = desk.curl(&[&["--http1.1", "--data-binary", &data, &url][..], &key].concat());
+    assert_eq!(told.status, 413, "{told:?}");
     // Versions of curl before 8 forget an answer that comes before the upload is over: exit 92.
     // The frames themselves are looked at with the hostile clients.
     let key = ["-H", "Idempotency-Key: large"];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::attacked::{Attacked, MEMORY_MIB, heard, seconds, statuses};
-use crate::client::{Call, until};
+use crate::client::{Call, pay, until};
 
 const MIB: usize = 1024 * 1024;
 /// What a flood of large outcomes may take: the store keeps the latest of them in its caches,
@@ -66,7 +66,7 @@ fn replays_that_nobody_reads_do_not_add_up() {
 fn a_flood_of_keys_with_large_bodies_is_bounded() {
     const CLIENTS: u64 = 32;
     const REQUESTS: u64 = 12;
-    let mut attacked = Attacked::start("");
+    let attacked = Attacked::start("");
     let body = Arc::new(noise(MIB, 2));
     let address = attacked.gateway.address;
     let start = seconds();
@@ -85,6 +85,7 @@ fn a_flood_of_keys_with_large_bodies_is_bounded() {
     println!("{} operations in {:.1} s, at most {most} MiB", attacked.asked(), seconds() - start);
     assert_eq!(attacked.asked() as u64, CLIENTS * REQUESTS);
     assert!(most < FLOODED_MIB, "{most} MiB");
+    assert_eq!(pay(address, "well", "x").status(), 201);
 }
 
 /// Bodies that stop just before their end, from many at once.

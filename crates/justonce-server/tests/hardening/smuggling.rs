@@ -60,6 +60,7 @@ fn nothing_is_smuggled_to_the_service() {
     }
     assert_eq!(pay(gateway.address, "well", "x").status(), 201);
     gateway.resident_mib();
+    assert_eq!(tape.count("smuggled"), 0, "{}", tape.text());
 }
 
 /// With one meaning only, what follows the body is a request of its own, and it is one for the
