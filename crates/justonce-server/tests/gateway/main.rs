@@ -1,6 +1,13 @@
 //! The real gateway, as a process, between a client and a service that do what the test says.
 
-#![allow(dead_code, reason = "other tests include these parts too")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: each test uses some of them, and a failure here is a failed test"
+)]
 
 mod admin;
 mod breaker;
