@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use justonce::Engine;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -34,11 +35,21 @@ const BUCKETS_S: &[f64] = &[
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let settings = config::load(flags, &config::variables_of_the_process())?;
     logs::start(settings.log);
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(flags, settings))?;
     // What is still running has had its time.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every connection is an open file. Many systems allow a process 1024 unless it asks for more.
+fn raise_open_files() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, most)| setrlimit(Resource::RLIMIT_NOFILE, most, most));
+    if let Err(error) = raised {
+        warn!(%error, "the number of open files cannot be raised");
+    }
 }
 
 async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
