@@ -18,10 +18,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The same allocator as in the gateway, for all candidates.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Measures Justonce beside its peers and floors, in one run, as ratios.
 #[derive(Parser)]
 #[command(version)]

@@ -11,7 +11,7 @@ use crate::process::{Gateway, Home, LIMIT};
 use crate::upstream::{Message, Upstream, read_message};
 
 /// More memory than this is never needed, in MiB.
-pub(crate) const MEMORY_MIB: u64 = 256;
+pub(crate) const MEMORY_MIB: u64 = 200;
 
 /// A gateway and the service behind it, which answers everything.
 pub(crate) struct Attacked {
