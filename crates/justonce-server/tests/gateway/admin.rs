@@ -2,9 +2,8 @@
 
 use crate::client::{Call, pay};
 use crate::process::{Gateway, Home};
+use crate::stage::BODY;
 use crate::upstream::Upstream;
-
-const BODY: &str = r#"{"amount":5}"#;
 
 #[test]
 fn health_and_metrics_are_there() {

@@ -4,9 +4,8 @@ use std::sync::atomic::Ordering;
 
 use crate::client::{pay, state, until};
 use crate::process::Home;
+use crate::stage::BODY;
 use crate::upstream::Upstream;
-
-const BODY: &str = r#"{"amount":5}"#;
 
 #[test]
 fn while_the_service_is_down_replays_go_on_and_nothing_new_is_claimed() {

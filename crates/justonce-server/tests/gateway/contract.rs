@@ -3,17 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::client::{Call, pay, state, until};
-use crate::process::{Gateway, Home};
-use crate::upstream::Upstream;
-
-const BODY: &str = r#"{"amount":5}"#;
-
-fn started(more: &str) -> (Home, Upstream, Gateway) {
-    let (home, upstream) = (Home::new(), Upstream::new());
-    home.configure(upstream.address(), more);
-    let gateway = home.start();
-    (home, upstream, gateway)
-}
+use crate::stage::{BODY, started};
 
 #[test]
 fn h04_two_key_lines_are_refused() {

@@ -4,20 +4,12 @@
 //! keys are free again, or unknown, once the lease has lapsed.
 
 use crate::client::{Call, pay, pay_patiently, state, until};
-use crate::process::{Gateway, Home};
+use crate::process::Gateway;
+use crate::stage::{BODY, started};
 use crate::upstream::Upstream;
 
 const HOLD: &str = "[defaults]\nlease = '1s'\n";
 const RERUN: &str = "[defaults]\nlease = '1s'\non_lapsed = 'rerun'\n";
-const BODY: &str = r#"{"amount":5}"#;
-
-fn started(more: &str) -> (Home, Upstream, Gateway) {
-    let (home, upstream) = (Home::new(), Upstream::new());
-    home.configure(upstream.address(), more);
-    let gateway = home.start();
-    (home, upstream, gateway)
-}
-
 /// After a crash in the middle of an operation under `hold`: busy for as long as the lease may
 /// still run, then unknown, and nobody asks the service again.
 fn is_held(gateway: &Gateway, upstream: &Upstream, key: &str) {

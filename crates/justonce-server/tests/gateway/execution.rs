@@ -3,17 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use crate::client::{Call, pay, state, until};
-use crate::process::{Gateway, Home};
+use crate::process::Home;
+use crate::stage::{BODY, started};
 use crate::upstream::Upstream;
-
-const BODY: &str = r#"{"amount":5}"#;
-
-fn started(more: &str) -> (Home, Upstream, Gateway) {
-    let (home, upstream) = (Home::new(), Upstream::new());
-    home.configure(upstream.address(), more);
-    let gateway = home.start();
-    (home, upstream, gateway)
-}
 
 #[test]
 fn h19_an_operation_goes_on_without_its_caller() {

@@ -18,4 +18,5 @@ mod execution;
 mod process;
 mod reload;
 mod shutdown;
+mod stage;
 mod upstream;

@@ -3,16 +3,11 @@
 use nix::sys::signal::Signal;
 
 use crate::client::{Call, pay, state};
-use crate::process::Home;
-use crate::upstream::Upstream;
-
-const BODY: &str = r#"{"amount":5}"#;
+use crate::stage::{BODY, started};
 
 #[test]
 fn an_operation_under_way_finishes_before_the_gateway_ends() {
-    let (home, upstream) = (Home::new(), Upstream::new());
-    home.configure(upstream.address(), "grace = '20s'");
-    let gateway = home.start();
+    let (home, upstream, gateway) = started("grace = '20s'");
     let mut call = Call::pay(gateway.address, "k", BODY);
     let mut connection = upstream.accept();
     connection.read();
@@ -28,9 +23,7 @@ fn an_operation_under_way_finishes_before_the_gateway_ends() {
 
 #[test]
 fn an_operation_whose_caller_has_left_finishes_too() {
-    let (home, upstream) = (Home::new(), Upstream::new());
-    home.configure(upstream.address(), "grace = '20s'");
-    let gateway = home.start();
+    let (home, upstream, gateway) = started("grace = '20s'");
     let call = Call::pay(gateway.address, "k", BODY);
     let mut connection = upstream.accept();
     connection.read();
@@ -45,9 +38,7 @@ fn an_operation_whose_caller_has_left_finishes_too() {
 
 #[test]
 fn what_does_not_finish_in_time_is_handed_over() {
-    let (home, upstream) = (Home::new(), Upstream::new());
-    home.configure(upstream.address(), "grace = '300ms'\n[defaults]\nlease = '1s'");
-    let gateway = home.start();
+    let (home, upstream, gateway) = started("grace = '300ms'\n[defaults]\nlease = '1s'");
     let _call = Call::pay(gateway.address, "k", BODY);
     let mut connection = upstream.accept();
     connection.read();
