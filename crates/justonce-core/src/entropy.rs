@@ -40,6 +40,12 @@ impl Entropy {
         u32::try_from(self.next_u64() >> 32).unwrap_or_default()
     }
 
+    /// The next random UUID (version 4).
+    pub fn next_uuid(&self) -> uuid::Uuid {
+        let random = uuid::Uuid::from_u64_pair(self.next_u64(), self.next_u64());
+        uuid::Builder::from_random_bytes(random.into_bytes()).into_uuid()
+    }
+
     /// The next 128 bits: half of them name this source, so that two sources meet only if both
     /// halves do.
     pub fn next_u128(&self) -> u128 {

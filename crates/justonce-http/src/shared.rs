@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
 use justonce_core::{Busy, Engine, Entropy, Existing, Operation, Outcome, RunError};
 use tracing::{Level, info, warn};
-use uuid::Uuid;
 
 use crate::body::ResponseBody;
 use crate::fate::Fate;
@@ -46,12 +45,6 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// A name for one case of a problem.
-    pub(crate) fn new_instance(&self) -> Uuid {
-        let random = Uuid::from_u64_pair(self.entropy.next_u64(), self.entropy.next_u64());
-        uuid::Builder::from_random_bytes(random.into_bytes()).into_uuid()
-    }
-
     pub(crate) fn meters<'a>(&self, route: &'a Route) -> &'a Meters {
         &route.meters
     }
@@ -70,7 +63,7 @@ impl Shared {
 
     /// The same without a promise, and perhaps outside all routes.
     pub(crate) fn described(&self, problem: Problem, route: Option<&str>) -> Response<Bytes> {
-        let instance = self.new_instance();
+        let instance = self.entropy.next_uuid();
         info!(
             target: "justonce::problem", route, code = problem.code().as_str(), %instance,
             "answered with a problem"

@@ -15,7 +15,6 @@ use justonce::Entropy;
 use justonce::http::{BoxError, MatchedRoute, Problem, ProblemCode, RequestBody};
 use pin_project_lite::pin_project;
 use tower::Service;
-use uuid::Uuid;
 
 use crate::config::Settings;
 use crate::proxy::{Proxy, ProxyBody, ResponseTimeout, Trouble};
@@ -114,8 +113,7 @@ fn explained(
         Trouble::TimedOut => (ProblemCode::UpstreamFailed, TIMED_OUT),
         Trouble::RequestBroken => (ProblemCode::BodyIncomplete, BROKEN),
     };
-    let random = Uuid::from_u64_pair(limits.entropy.next_u64(), limits.entropy.next_u64());
-    let instance = uuid::Builder::from_random_bytes(random.into_bytes()).into_uuid();
+    let instance = limits.entropy.next_uuid();
     tracing::warn!(target: "justonce::upstream", ?trouble, %instance, "no answer of an upstream");
     let problem = Problem::new(code, detail).status(response.status());
     let mut told = problem.into_response(&limits.base, instance).map(ProxyBody::full);

@@ -35,8 +35,7 @@ impl Dice {
 
     /// A key as careful clients make them.
     pub(super) fn uuid(&self) -> Uuid {
-        let random = Uuid::from_u64_pair(self.0.next_u64(), self.0.next_u64());
-        uuid::Builder::from_random_bytes(random.into_bytes()).into_uuid()
+        self.0.next_uuid()
     }
 }
 
