@@ -133,6 +133,16 @@ pub enum Places {
     Only(Vec<JsonPointer>),
 }
 
+impl ScopePart {
+    /// The header it is taken from.
+    #[must_use]
+    pub const fn header(&self) -> &HeaderName {
+        match self {
+            Self::Principal(name) | Self::Tenant(name) => name,
+        }
+    }
+}
+
 impl Default for FingerprintRule {
     fn default() -> Self {
         Self { body: BodyMode::Json(Places::All), query: true, headers: Vec::new() }

@@ -41,8 +41,7 @@ impl Scopes {
         };
         add(method.as_str().as_bytes());
         for (number, part) in rule.scope.iter().enumerate() {
-            let (ScopePart::Principal(name) | ScopePart::Tenant(name)) = part;
-            for line in headers.get_all(name) {
+            for line in headers.get_all(part.header()) {
                 add(&number.to_le_bytes());
                 add(line.as_bytes());
             }
@@ -66,10 +65,9 @@ fn scope(
 ) -> Result<Scope, ScopeError> {
     let mut builder = Scope::builder().route(route).part("method", method.as_str());
     for (number, part) in rule.scope.iter().enumerate() {
-        let (ScopePart::Principal(name) | ScopePart::Tenant(name)) = part;
         // A part that is missing differs from one that is empty, so strangers share no scope with
         // anybody.
-        let Some(value) = values(headers, name) else { continue };
+        let Some(value) = values(headers, part.header()) else { continue };
         builder = match part {
             ScopePart::Principal(_) => builder.secret(format!("principal_{number}"), &value),
             ScopePart::Tenant(_) => builder.tenant(value),

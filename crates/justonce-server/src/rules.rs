@@ -2,14 +2,11 @@
 
 use anyhow::Context;
 use justonce::http::{
-    FingerprintRule, Idempotency, IdempotencyBuilder, KeyFormat as Format, KeyPresence, KeyShape,
-    Rule, StatusRules, WhenStoreDown,
+    Idempotency, IdempotencyBuilder, KeyFormat as Format, KeyPresence, KeyShape, Rule, StatusRules,
 };
 use regex::Regex;
 
-use crate::config::{
-    KeyFormat, KeySettings, OnStoreDown, RouteSettings, ScopePart, ScopeRole, Settings, StatusSet,
-};
+use crate::config::{KeyFormat, KeySettings, RouteSettings, Settings, StatusSet};
 
 /// The layer's settings, with all routes.
 ///
@@ -32,21 +29,13 @@ pub(crate) fn layer(
 }
 
 fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
-    let print = &route.fingerprint;
     let rule = Rule::default()
-        .scope(route.scope.iter().map(scope).collect())
-        .fingerprint(FingerprintRule {
-            body: print.body.clone(),
-            query: print.query,
-            headers: print.headers.clone(),
-        })
+        .scope(route.scope.clone())
+        .fingerprint(route.fingerprint.clone())
         .when_busy(route.when_busy)
         .max_wait(route.max_wait)
         .with_policy(route.policy)
-        .when_store_down(match route.on_store_down {
-            OnStoreDown::Refuse => WhenStoreDown::Refuse,
-            OnStoreDown::Pass => WhenStoreDown::Pass,
-        })
+        .when_store_down(route.on_store_down)
         .statuses(statuses(route))
         .max_request_bytes(route.request_body)
         .max_stored_bytes(route.stored_response_body)
@@ -70,13 +59,6 @@ fn with_key(rule: Rule, key: &KeySettings) -> anyhow::Result<Rule> {
         .key_source(key.source.clone())
         .key_syntax(key.syntax)
         .key_format(Format { min: key.min, max: key.max, shape }))
-}
-
-fn scope(part: &ScopePart) -> justonce::http::ScopePart {
-    match part.role {
-        ScopeRole::Principal => justonce::http::ScopePart::Principal(part.header.clone()),
-        ScopeRole::Tenant => justonce::http::ScopePart::Tenant(part.header.clone()),
-    }
 }
 
 fn statuses(route: &RouteSettings) -> StatusRules {

@@ -16,8 +16,8 @@ use http::HeaderName;
 use justonce::{AfterRetention, OnLapsed};
 use justonce_server::config::{
     self, AdminToken, BodyMode, ConfigError, Flags, KeyFormat, KeySettings, KeySource, KeySyntax,
-    OnStatus, OnStoreDown, Place, Places, RouteSettings, ScopePart, ScopeRole, Settings,
-    StatusRule, StatusSet, StoreUrl, WhenBusy,
+    OnStatus, Place, Places, RouteSettings, ScopePart, Settings, StatusRule, StatusSet, StoreUrl,
+    WhenBusy, WhenStoreDown,
 };
 use proptest::prelude::*;
 
@@ -223,8 +223,7 @@ fn a_route_counts_more_than_the_defaults_entry_by_entry() {
     );
     let [one, two] = &settings.routes[..] else { panic!("two routes") };
     assert!(one.key.as_ref().is_some_and(|key| key.required));
-    let part = |role, name| ScopePart { role, header: HeaderName::from_static(name) };
-    assert_eq!(one.scope, [part(ScopeRole::Tenant, "x-b")]);
+    assert_eq!(one.scope, [ScopePart::Tenant(HeaderName::from_static("x-b"))]);
     let places = vec![justonce::JsonPointer::parse("/b").unwrap()];
     assert_eq!(one.fingerprint.body, BodyMode::Json(Places::Only(places)));
     assert_eq!(one.fingerprint.headers, [HeaderName::from_static("x-h")]);
@@ -241,7 +240,7 @@ fn a_route_counts_more_than_the_defaults_entry_by_entry() {
     assert_eq!(one.policy.on_lapsed(), OnLapsed::Rerun);
 
     assert!(two.key.as_ref().is_some_and(|key| !key.required));
-    assert_eq!(two.scope, [part(ScopeRole::Principal, "x-a")]);
+    assert_eq!(two.scope, [ScopePart::Principal(HeaderName::from_static("x-a"))]);
     assert_eq!(two.fingerprint.body, BodyMode::Raw);
     assert_eq!(two.drop_headers.len(), 2);
 }
@@ -261,7 +260,7 @@ fn promises_are_read_as_they_are_written() {
     );
     assert_eq!(route.when_busy, WhenBusy::Wait(seconds(45)));
     assert_eq!(route.max_wait, seconds(45));
-    assert_eq!(route.on_store_down, OnStoreDown::Pass);
+    assert_eq!(route.on_store_down, WhenStoreDown::Pass);
     assert_eq!(route.policy.lease(), seconds(10));
     assert_eq!(route.policy.lease_cap(), seconds(1200));
     assert_eq!(route.response_timeout, seconds(1080));
@@ -410,4 +409,12 @@ proptest! {
         let read = config::parse_with(Some(("a.toml", UPSTREAM)), &variables, &flags);
         prop_assert!(read.map_or_else(|error| error.to_string().len(), |_| 1) > 0);
     }
+}
+
+#[test]
+fn two_tenants_are_refused() {
+    let text = "upstream = 'http://127.0.0.1:9000'\n[defaults]\n\
+                scope = ['tenant:header:x-a', 'tenant:header:x-b']\n";
+    let error = config::parse(text, "justonce.toml").unwrap_err().to_string();
+    assert!(error.contains("justonce.toml:3:") && error.contains("one tenant"), "{error}");
 }

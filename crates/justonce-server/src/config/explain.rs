@@ -3,8 +3,8 @@
 use justonce::{AfterRetention, OnLapsed};
 
 use super::settings::{
-    BodyMode, KeyFormat, KeySettings, KeySource, KeySyntax, OnStatus, OnStoreDown, Places,
-    RouteSettings, ScopeRole, Settings, StatusRule, StatusSet, StoreUrl, WhenBusy,
+    BodyMode, KeyFormat, KeySettings, KeySource, KeySyntax, OnStatus, Places, RouteSettings,
+    ScopePart, Settings, StatusRule, StatusSet, StoreUrl, WhenBusy, WhenStoreDown,
 };
 use super::words::{duration, header, headers, list, size, wrap};
 
@@ -114,11 +114,13 @@ fn key_words(key: &KeySettings) -> String {
 }
 
 fn scope_words(route: &RouteSettings) -> String {
-    let of = |role| {
-        let parts = route.scope.iter().filter(|part| part.role == role);
-        parts.map(|part| &part.header).collect::<Vec<_>>()
-    };
-    let (principals, tenants) = (of(ScopeRole::Principal), of(ScopeRole::Tenant));
+    let (mut principals, mut tenants) = (Vec::new(), Vec::new());
+    for part in &route.scope {
+        match part {
+            ScopePart::Principal(header) => principals.push(header),
+            ScopePart::Tenant(header) => tenants.push(header),
+        }
+    }
     let mut parts = Vec::new();
     if !principals.is_empty() {
         parts.push(format!("its caller, told apart by {}", headers(principals)));
@@ -244,8 +246,8 @@ fn retention_words(route: &RouteSettings) -> String {
 
 fn store_down_words(route: &RouteSettings) -> String {
     match route.on_store_down {
-        OnStoreDown::Refuse => "requests get 503, nothing is executed.",
-        OnStoreDown::Pass => "requests pass unprotected, and their answers say so.",
+        WhenStoreDown::Refuse => "requests get 503, nothing is executed.",
+        WhenStoreDown::Pass => "requests pass unprotected, and their answers say so.",
     }
     .to_owned()
 }

@@ -54,9 +54,8 @@ pub use load::{load, parse, parse_with, variables_of_the_process};
 pub use report::{ConfigError, Excerpt, Place, Problem};
 pub use schema::{documented_keys, variable_names};
 pub use settings::{
-    AdminToken, BodyMode, Breaker, FingerprintSettings, KeyFormat, KeySettings, KeySource,
-    KeySyntax, Limits, Log, LogFormat, LogLevel, OnStatus, OnStoreDown, Places, RouteSettings,
-    ScopePart, ScopeRole, Secret, Settings, StatusRule, StatusSet, StoreUrl, Timeouts, Tls,
-    WhenBusy,
+    AdminToken, BodyMode, Breaker, FingerprintRule, KeyFormat, KeySettings, KeySource, KeySyntax,
+    Limits, Log, LogFormat, LogLevel, OnStatus, Places, RouteSettings, ScopePart, Secret, Settings,
+    StatusRule, StatusSet, StoreUrl, Timeouts, Tls, WhenBusy, WhenStoreDown,
 };
 pub use warnings::{Warning, warnings};

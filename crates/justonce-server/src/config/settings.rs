@@ -8,7 +8,10 @@ use std::time::Duration;
 use http::HeaderName;
 use justonce::Policy;
 use justonce::http::Pattern;
-pub use justonce::http::{BodyMode, KeySource, KeySyntax, OnStatus, Places, WhenBusy};
+pub use justonce::http::{
+    BodyMode, FingerprintRule, KeySource, KeySyntax, OnStatus, Places, ScopePart, WhenBusy,
+    WhenStoreDown,
+};
 
 /// Everything the gateway needs to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -250,7 +253,7 @@ pub struct RouteSettings {
     /// Whose namespace its keys live in.
     pub scope: Vec<ScopePart>,
     /// What counts as the same request.
-    pub fingerprint: FingerprintSettings,
+    pub fingerprint: FingerprintRule,
     /// What a duplicate of a running operation gets.
     pub when_busy: WhenBusy,
     /// How long a caller may ask to wait with `Prefer: wait`.
@@ -258,7 +261,7 @@ pub struct RouteSettings {
     /// Leases, retention, and what becomes of lapsed claims.
     pub policy: Policy,
     /// What a request meets while the store cannot be reached.
-    pub on_store_down: OnStoreDown,
+    pub on_store_down: WhenStoreDown,
     /// What becomes of answers, where it differs from the default. Codes come after classes: the
     /// last that fits counts.
     pub store_status: Vec<StatusRule>,
@@ -300,44 +303,6 @@ pub enum KeyFormat {
     Uuid,
     /// The whole key must match this. It compiles, also between `^(?:` and `)$`.
     Regex(String),
-}
-
-/// A part of the namespace in which keys live.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScopePart {
-    /// What it tells.
-    pub role: ScopeRole,
-    /// The header it is taken from.
-    pub header: HeaderName,
-}
-
-/// What a part of a scope tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScopeRole {
-    /// Who calls, by a credential: only a hash of it is kept.
-    Principal,
-    /// For whom: it is kept as it is.
-    Tenant,
-}
-
-/// What counts as the same request, beside its method and path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FingerprintSettings {
-    /// How bodies are compared.
-    pub body: BodyMode,
-    /// Whether the query counts.
-    pub query: bool,
-    /// Headers that count.
-    pub headers: Vec<HeaderName>,
-}
-
-/// What a request meets while the store cannot be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnStoreDown {
-    /// 503: nothing is executed.
-    Refuse,
-    /// It passes unprotected.
-    Pass,
 }
 
 /// What becomes of an operation that was answered with some status.

@@ -9,8 +9,8 @@ use justonce::OnLapsed;
 
 use super::covers::Reach;
 use super::settings::{
-    AdminToken, BodyMode, KeySource, OnStatus, OnStoreDown, RouteSettings, Settings, StatusSet,
-    StoreUrl,
+    AdminToken, BodyMode, KeySource, OnStatus, RouteSettings, Settings, StatusSet, StoreUrl,
+    WhenStoreDown,
 };
 use super::words::{duration, header};
 
@@ -93,7 +93,7 @@ fn of_route(route: &RouteSettings) -> Vec<String> {
     let Some(key) = &route.key else { return Vec::new() };
     let mut texts = Vec::new();
     texts.extend(rerun(route));
-    if route.on_store_down == OnStoreDown::Pass {
+    if route.on_store_down == WhenStoreDown::Pass {
         texts.push(
             "`on_store_down = \"pass\"`: while the store is down, duplicates are executed".into(),
         );

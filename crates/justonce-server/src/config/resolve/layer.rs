@@ -13,7 +13,7 @@ use crate::config::convert::{
 };
 use crate::config::report::Report;
 use crate::config::section::{Section, Set};
-use crate::config::settings::{OnStatus, OnStoreDown, ScopePart, StatusSet, WhenBusy};
+use crate::config::settings::{OnStatus, ScopePart, StatusSet, WhenBusy, WhenStoreDown};
 
 /// What a table says about its routes; nothing where it says nothing.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Layer {
     pub(super) on_concurrent: Option<Set<WhenBusy>>,
     pub(super) max_wait: Option<Set<Duration>>,
     pub(super) on_lapsed: Option<Set<OnLapsed>>,
-    pub(super) on_store_down: Option<Set<OnStoreDown>>,
+    pub(super) on_store_down: Option<Set<WhenStoreDown>>,
     pub(super) store_status: Vec<(StatusSet, OnStatus)>,
     pub(super) lease: Option<Set<Duration>>,
     pub(super) lease_cap: Option<Set<Duration>>,
@@ -63,8 +63,8 @@ const BODIES: &[(&str, BodyWord)] = &[
     ("none", BodyWord::None),
 ];
 const ON_LAPSED: &[(&str, OnLapsed)] = &[("hold", OnLapsed::Hold), ("rerun", OnLapsed::Rerun)];
-const ON_STORE_DOWN: &[(&str, OnStoreDown)] =
-    &[("refuse", OnStoreDown::Refuse), ("pass", OnStoreDown::Pass)];
+const ON_STORE_DOWN: &[(&str, WhenStoreDown)] =
+    &[("refuse", WhenStoreDown::Refuse), ("pass", WhenStoreDown::Pass)];
 
 impl Layer {
     /// Reads a table.
@@ -109,10 +109,16 @@ impl Layer {
             let mut seen = Vec::new();
             for part in &scope.value {
                 if seen.contains(&part) {
-                    let message = format!("`scope`: header `{}` is listed twice", part.header);
+                    let message = format!("`scope`: header `{}` is listed twice", part.header());
                     report.at(&scope.origin, message, None);
                 }
                 seen.push(part);
+            }
+            let tenants = seen.iter().filter(|part| matches!(part, ScopePart::Tenant(_)));
+            if tenants.count() > 1 {
+                let message = "`scope`: a caller has one tenant, and two headers tell it";
+                let help = "name the other header without `tenant:`".to_owned();
+                report.at(&scope.origin, message.to_owned(), Some(help));
             }
         }
     }

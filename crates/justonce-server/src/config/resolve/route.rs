@@ -13,8 +13,8 @@ use super::{key, policy};
 use crate::config::report::Report;
 use crate::config::section::Set;
 use crate::config::settings::{
-    BodyMode, FingerprintSettings, OnStoreDown, Places, RouteSettings, ScopePart, ScopeRole,
-    StatusRule, WhenBusy,
+    BodyMode, FingerprintRule, Places, RouteSettings, ScopePart, StatusRule, WhenBusy,
+    WhenStoreDown,
 };
 use crate::config::tree::Origin;
 use crate::config::words;
@@ -59,7 +59,7 @@ pub(super) fn resolve(
         when_busy,
         max_wait,
         policy: policy?,
-        on_store_down: value_or(&layer.on_store_down, OnStoreDown::Refuse),
+        on_store_down: value_or(&layer.on_store_down, WhenStoreDown::Refuse),
         store_status: rules.collect(),
         response_timeout: timeout.value,
         request_body: value_or(&layer.request_body, base.request_body),
@@ -74,10 +74,10 @@ fn value_or<T: Clone>(set: &Option<Set<T>>, default: T) -> T {
 }
 
 fn default_scope() -> Vec<ScopePart> {
-    vec![ScopePart { role: ScopeRole::Principal, header: AUTHORIZATION }]
+    vec![ScopePart::Principal(AUTHORIZATION)]
 }
 
-fn fingerprint(said: &FingerprintLayer) -> FingerprintSettings {
+fn fingerprint(said: &FingerprintLayer) -> FingerprintRule {
     let places = match (&said.ignore, &said.only) {
         (Some(set), _) if !set.value.is_empty() => Places::Without(set.value.clone()),
         (_, Some(set)) if !set.value.is_empty() => Places::Only(set.value.clone()),
@@ -89,7 +89,7 @@ fn fingerprint(said: &FingerprintLayer) -> FingerprintSettings {
         BodyWord::Form => BodyMode::Form,
         BodyWord::None => BodyMode::Ignored,
     };
-    FingerprintSettings {
+    FingerprintRule {
         body,
         query: value_or(&said.query, true),
         headers: value_or(&said.headers, Vec::new()),

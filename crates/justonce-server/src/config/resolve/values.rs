@@ -10,7 +10,7 @@ use crate::config::convert::{choice, header_in, repeated, text, time_in};
 use crate::config::nearest::did_you_mean;
 use crate::config::report::Report;
 use crate::config::section::Section;
-use crate::config::settings::{OnStatus, ScopePart, ScopeRole, StatusSet, WhenBusy};
+use crate::config::settings::{OnStatus, ScopePart, StatusSet, WhenBusy};
 use crate::config::tree::Node;
 
 /// How long late arrivals are refused unless it is said.
@@ -61,13 +61,13 @@ fn wrong(node: &Node, what: &str, word: &str, valid: &[&'static str]) -> Complai
 /// `header:authorization`, `principal:header:x-user` or `tenant:header:x-tenant`.
 pub(super) fn scope_part(node: &Node) -> Read<ScopePart> {
     let text = text(node)?.trim();
-    let (role, source) = match text.split_once(':') {
-        Some(("tenant", source)) => (ScopeRole::Tenant, source),
-        Some(("principal", source)) => (ScopeRole::Principal, source),
-        _ => (ScopeRole::Principal, text),
+    let (part, source): (fn(_) -> _, _) = match text.split_once(':') {
+        Some(("tenant", source)) => (ScopePart::Tenant, source),
+        Some(("principal", source)) => (ScopePart::Principal, source),
+        _ => (ScopePart::Principal, text),
     };
     match source.split_once(':') {
-        Some(("header", name)) => Ok(ScopePart { role, header: header_in(name.trim(), node)? }),
+        Some(("header", name)) => Ok(part(header_in(name.trim(), node)?)),
         _ => {
             let what = "\"header:authorization\" or \"tenant:header:x-tenant\"";
             let message = format!("expected {what}, found {}", repeated(text));
