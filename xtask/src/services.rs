@@ -70,6 +70,41 @@ const NEEDS: &[Need] = &[
         install: Install::Python("stripe==16.1.0"),
     },
     Need {
+        name: "Redis",
+        why: "the store is tested on private servers, and measured beside redis-benchmark",
+        probe: &["sh", "-c", "redis-server --version && redis-benchmark --version"],
+        install: Install::Apt("redis-server"),
+    },
+    Need {
+        name: "Redis Sentinel",
+        why: "failovers are tested with it",
+        probe: &["sh", "-c", "command -v redis-sentinel"],
+        install: Install::Apt("redis-sentinel"),
+    },
+    Need {
+        name: "PostgreSQL",
+        why: "the store is tested on private servers, and measured beside pgbench",
+        // Debian keeps the server's programs out of the usual places for programs.
+        probe: &[
+            "sh",
+            "-c",
+            "ls /usr/lib/postgresql/*/bin/postgres /usr/lib/postgresql/*/bin/pgbench",
+        ],
+        install: Install::Apt("postgresql"),
+    },
+    Need {
+        name: "libfaketime",
+        why: "gateways are tested with clocks that are wrong",
+        probe: &["sh", "-c", "ls /usr/lib/*/faketime/libfaketime.so.1"],
+        install: Install::Apt("libfaketime"),
+    },
+    Need {
+        name: "setpriv",
+        why: "private servers are started with it, so that none outlives its test",
+        probe: &["setpriv", "--version"],
+        install: Install::Apt("util-linux"),
+    },
+    Need {
         name: "nginx",
         why: "the benchmark compares the gateway with it",
         probe: &["nginx", "-v"],

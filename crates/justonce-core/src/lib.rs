@@ -77,7 +77,7 @@ pub use record::{
 };
 pub use scope::{MAX_PART_NAME_BYTES, MAX_SCOPE_BYTES, Scope, ScopeBuilder, ScopeError};
 pub use step::{
-    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost,
+    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost, Replay,
     Resolution, Resolve, Step, SweepDone, UnknownSince,
 };
 pub use timeline::{

@@ -184,6 +184,37 @@ pub enum UnknownReason {
     Reported,
 }
 
+impl UnknownReason {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Lapsed,
+        Self::AttemptsExhausted,
+        Self::TimedOut,
+        Self::Panicked,
+        Self::Dropped,
+        Self::Reported,
+    ];
+
+    /// The name as it is kept and shown.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lapsed => "lapsed",
+            Self::AttemptsExhausted => "attempts_exhausted",
+            Self::TimedOut => "timed_out",
+            Self::Panicked => "panicked",
+            Self::Dropped => "dropped",
+            Self::Reported => "reported",
+        }
+    }
+
+    /// Reads a name back.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+}
+
 /// What remains after retention if late arrivals must be refused: a hash and a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tombstone {

@@ -145,9 +145,9 @@ pub struct Claimed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// It is done; this is the reply.
-    Completed(Outcome),
+    Completed(Replay),
     /// It failed for good; this is the reply.
-    Failed(Outcome),
+    Failed(Replay),
     /// It cannot be had now.
     Busy(Busy),
     /// Nobody can tell whether it took effect.
@@ -156,6 +156,15 @@ pub enum Existing {
     Mismatch,
     /// It is over since this moment, and late arrivals are refused.
     Expired(Timestamp),
+}
+
+/// A stored reply, and how long it still holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// The reply.
+    pub outcome: Outcome,
+    /// What is left of the retention.
+    pub left: Duration,
 }
 
 /// Why and for how long an operation cannot be had.
@@ -298,7 +307,36 @@ impl Action {
     }
 }
 
+impl Existing {
+    /// The reply of an operation that is done.
+    #[must_use]
+    pub const fn completed(&self) -> Option<&Outcome> {
+        match self {
+            Self::Completed(replay) => Some(&replay.outcome),
+            _ => None,
+        }
+    }
+
+    /// The reply of an operation that failed for good.
+    #[must_use]
+    pub const fn failed(&self) -> Option<&Outcome> {
+        match self {
+            Self::Failed(replay) => Some(&replay.outcome),
+            _ => None,
+        }
+    }
+}
+
 impl Answer {
+    /// The stored reply of an operation that is done.
+    #[must_use]
+    pub const fn completed(&self) -> Option<&Outcome> {
+        match self {
+            Self::Existing(existing) => existing.completed(),
+            _ => None,
+        }
+    }
+
     /// The name of the answer in metrics and messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {

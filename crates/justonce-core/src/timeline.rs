@@ -78,6 +78,39 @@ pub enum RefusedStep {
     Resolve,
 }
 
+impl RefusedStep {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Complete,
+        Self::Fail,
+        Self::Release,
+        Self::Renew,
+        Self::Checkpoint,
+        Self::Abandon,
+        Self::Resolve,
+    ];
+
+    /// The name as it is kept and shown.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Fail => "fail",
+            Self::Release => "release",
+            Self::Renew => "renew",
+            Self::Checkpoint => "checkpoint",
+            Self::Abandon => "abandon",
+            Self::Resolve => "resolve",
+        }
+    }
+
+    /// Reads a name back.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.as_str() == name)
+    }
+}
+
 /// How an unknown outcome was resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HowResolved {
@@ -87,6 +120,27 @@ pub enum HowResolved {
     Failed,
     /// It did not take effect; the next begin claims it.
     Released,
+}
+
+impl HowResolved {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Completed, Self::Failed, Self::Released];
+
+    /// The name as it is kept and shown.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Released => "released",
+        }
+    }
+
+    /// Reads a name back.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|how| how.as_str() == name)
+    }
 }
 
 /// Who resolved an unknown outcome.

@@ -16,7 +16,7 @@ use crate::record::{
     handed_over,
 };
 use crate::step::{
-    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost,
+    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost, Replay,
     Resolution, Resolve, SweepDone, UnknownSince,
 };
 use crate::timeline::{HowResolved, Note, NoteKind};
@@ -104,10 +104,8 @@ fn decide_peek(view: &View<'_>, fingerprint: &Fingerprint, now: Timestamp) -> De
         existing(Existing::Busy(Busy { why, fence: record.fence, left: until.since(now) }))
     };
     match &record.state {
-        State::Completed(settled) => existing(Existing::Completed(settled.outcome.clone())),
-        State::Failed(Failed::Final(settled)) => {
-            existing(Existing::Failed(settled.outcome.clone()))
-        }
+        State::Completed(settled) => existing(Existing::Completed(replay(settled, now))),
+        State::Failed(Failed::Final(settled)) => existing(Existing::Failed(replay(settled, now))),
         State::Failed(Failed::Waiting(waiting)) if now < waiting.retry_at => {
             busy(BusyWhy::BackOff, waiting.retry_at)
         }
@@ -415,6 +413,10 @@ fn settled(policy: &Policy, outcome: &Outcome, now: Timestamp) -> Settled {
         expires_at: now.after(policy.retention),
         after_retention: policy.after_retention,
     }
+}
+
+fn replay(settled: &Settled, now: Timestamp) -> Replay {
+    Replay { outcome: settled.outcome.clone(), left: settled.expires_at.since(now) }
 }
 
 fn checkpoint_of(state: &State) -> Option<Checkpoint> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::handlers::{Count, Dropped, done};
 use common::world::{SECOND, World, breathe, named, operation, pass, policy};
 use justonce_core::engine::{Limits, RunError};
-use justonce_core::{Existing, OnLapsed, Operation, Ran, StateName, UnknownReason};
+use justonce_core::{OnLapsed, Operation, Ran, StateName, UnknownReason};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -139,8 +139,8 @@ async fn replays_go_on_while_all_places_are_taken() {
     assert_eq!(ran.await.unwrap(), Ran::Replayed(done()));
     let ran = world.engine.run(&running, async |_| panic!("it is running"));
     assert!(matches!(ran.await.unwrap(), Ran::Busy(_)));
-    let peeked = world.engine.peek(&before).await.unwrap();
-    assert_eq!(peeked, Some(Existing::Completed(done())));
+    let peeked = world.engine.peek(&before).await.unwrap().unwrap();
+    assert_eq!(peeked.completed(), Some(&done()));
     end.notify_one();
     assert_eq!(first.await.unwrap().unwrap(), Ran::Executed(done()));
 }

@@ -92,8 +92,8 @@ impl Shared {
         route: &Route,
     ) -> Response<ResponseBody<B>> {
         let problem = match existing {
-            Existing::Completed(outcome) => return self.replay(outcome, StatusCode::OK, route),
-            Existing::Failed(outcome) => return self.replay(outcome, FAILED, route),
+            Existing::Completed(held) => return self.replay(&held.outcome, StatusCode::OK, route),
+            Existing::Failed(held) => return self.replay(&held.outcome, FAILED, route),
             Existing::Busy(busy) => in_flight(*busy),
             Existing::Unknown(_) => self.unknown(),
             Existing::Mismatch => Problem::new(ProblemCode::KeyMismatch, MISMATCH),

@@ -122,10 +122,10 @@ async fn look(shared: &Shared, operation: &Operation) -> StoreResult<Value> {
         return Ok(json!({ "state": claimable(shared, operation).await? }));
     };
     Ok(match existing {
-        Existing::Completed(outcome) => {
-            json!({ "state": "completed", "status": outcome.status() })
+        Existing::Completed(held) => {
+            json!({ "state": "completed", "status": held.outcome.status() })
         }
-        Existing::Failed(outcome) => json!({ "state": "failed", "status": outcome.status() }),
+        Existing::Failed(held) => json!({ "state": "failed", "status": held.outcome.status() }),
         Existing::Busy(busy) => {
             let state = match busy.why {
                 BusyWhy::Running => "in_progress",

@@ -5,6 +5,10 @@
 //!
 //! [`model`] checks the rules themselves: every interleaving of a few workers, crashes, lapsed
 //! leases and lost replies, on the transition function that ships.
+//!
+//! `servers`, a feature, starts private Redis and PostgreSQL servers for tests.
 
 pub mod conformance;
 pub mod model;
+#[cfg(feature = "servers")]
+pub mod servers;

@@ -3,8 +3,10 @@
 //! A damaged or foreign record is a typed error that names it, never a panic.
 
 mod frame;
+mod parts;
 mod read;
 mod wire;
 mod write;
 
 pub use frame::{COMPRESS_FROM_BYTES, FORMAT_VERSION, MAX_RECORD_BYTES, decode, encode};
+pub use parts::{decode_outcome, encode_outcome, note_kind, note_words};

@@ -45,6 +45,13 @@ pub(super) fn read(payload: &[u8]) -> Result<Stored, Damage> {
     Ok(Stored { entry, timeline })
 }
 
+/// Reads the payload of an outcome alone.
+pub(super) fn outcome(payload: &[u8]) -> Result<Outcome, Damage> {
+    let (wire, rest) =
+        postcard::take_from_bytes::<WireOutcome<'_>>(payload).map_err(|_| Damage::Content)?;
+    if rest.is_empty() { read_outcome(&wire) } else { Err(Damage::Content) }
+}
+
 fn read_record(wire: &WireRecord<'_>) -> Result<Record, Damage> {
     let subject = Subject {
         scope: Scope::stored(wire.scope).ok_or(Damage::Content)?,

@@ -40,6 +40,11 @@ pub(super) fn write(stored: &Stored, frame: Vec<u8>) -> Vec<u8> {
     postcard::to_extend(&wire_stored(stored), frame).unwrap_or_default()
 }
 
+/// The payload of an outcome alone.
+pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
+    postcard::to_extend(&wire_outcome(outcome), Vec::new()).unwrap_or_default()
+}
+
 fn wire_stored(stored: &Stored) -> WireStored<'_> {
     WireStored {
         entry: match &stored.entry {

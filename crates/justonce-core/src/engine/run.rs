@@ -178,8 +178,8 @@ pub(super) enum Said {
 /// What a caller hears of an operation that it did not execute.
 pub(super) fn ran(existing: Existing) -> Ran {
     match existing {
-        Existing::Completed(outcome) => Ran::Replayed(outcome),
-        Existing::Failed(outcome) => Ran::FailedBefore(outcome),
+        Existing::Completed(replay) => Ran::Replayed(replay.outcome),
+        Existing::Failed(replay) => Ran::FailedBefore(replay.outcome),
         Existing::Busy(busy) => Ran::Busy(busy),
         Existing::Unknown(unknown) => Ran::Unknown(unknown),
         Existing::Mismatch => Ran::Mismatch,

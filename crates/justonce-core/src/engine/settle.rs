@@ -59,7 +59,7 @@ impl Engine {
     /// What a caller hears whose claim was lost: the winner's outcome, if there is one.
     pub(super) async fn superseded(&self, operation: &Operation) -> Result<Ran, RunError> {
         Ok(match self.peek(operation).await {
-            Ok(Some(Existing::Completed(outcome))) => Ran::Superseded(Some(outcome)),
+            Ok(Some(Existing::Completed(replay))) => Ran::Superseded(Some(replay.outcome)),
             Ok(Some(existing @ (Existing::Failed(_) | Existing::Unknown(_)))) => ran(existing),
             Ok(_) | Err(_) => Ran::Superseded(None),
         })

@@ -61,8 +61,7 @@ async fn replays<B: Backend>(
             let report = stage.store.sweep(usize::MAX).await?;
             ensure_eq!(report, SweepReport::default(), "a sweep before the end");
         }
-        let expected = Answer::Existing(Existing::Completed(outcome.clone()));
-        ensure_eq!(stage.begin(operation).await?, expected, "a replay");
+        ensure_eq!(stage.begin(operation).await?.completed(), Some(outcome), "a replay");
     }
     // What the division left over, and the tick.
     let left = whole - part * LOOKS;

@@ -25,6 +25,13 @@ pub(super) fn same_answer(seen: &Answer, expected: &Answer, slack: Duration) -> 
         (Answer::Existing(Existing::Busy(to)), Answer::Existing(Existing::Busy(from))) => {
             from.left = snap(to.left, from.left);
         }
+        (
+            Answer::Existing(Existing::Completed(to)),
+            Answer::Existing(Existing::Completed(from)),
+        )
+        | (Answer::Existing(Existing::Failed(to)), Answer::Existing(Existing::Failed(from))) => {
+            from.left = snap(to.left, from.left);
+        }
         (Answer::Existing(Existing::Unknown(to)), Answer::Existing(Existing::Unknown(from))) => {
             from.since = Slack(slack).snap(to.since, from.since);
         }

@@ -202,8 +202,8 @@ impl Protocol {
     fn after_the_end(&self, seen: &Seen<'_>, ended: &Ended, broken: &mut Broken) {
         if seen.now < ended.until {
             let replayed = match seen.answer {
-                Answer::Existing(Existing::Completed(outcome) | Existing::Failed(outcome)) => {
-                    *outcome == ended.outcome
+                Answer::Existing(Existing::Completed(replay) | Existing::Failed(replay)) => {
+                    replay.outcome == ended.outcome && replay.left == ended.until.since(seen.now)
                 }
                 _ => false,
             };

@@ -1,0 +1,1 @@
+//! The PostgreSQL store, with the caller's writes in the same transaction.

@@ -1,0 +1,1 @@
+//! The Redis store: single node, Sentinel and Cluster.

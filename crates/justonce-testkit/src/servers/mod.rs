@@ -1,0 +1,10 @@
+//! Private servers for tests: real programs, each with its own port, directory and process, ended
+//! with the test, whatever becomes of it.
+//!
+//! A missing program is an error that says what to install; nothing is skipped.
+
+mod port;
+mod process;
+
+pub use port::free_port;
+pub use process::{Process, ServerError, program};
