@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
-use crate::capture::{Pump, Start, start};
+use crate::capture::{Opening, Pump, Start, start};
 use crate::extract::Idempotent;
 use crate::fate::Fate;
 use crate::headers::{ATTEMPT, FENCE, Filter, KEY};
@@ -55,36 +55,40 @@ enum Said<R, E> {
 
 impl<S> Execution<S> {
     /// Executes, stores, and answers at the end or, with a streamed body, through `early`.
-    pub(crate) async fn run<B, R>(
+    pub(crate) fn run<B, R>(
         self,
         claim: HeldClaim,
         early: oneshot::Sender<Answer<R, S::Error>>,
-    ) -> Option<Answer<R, S::Error>>
+    ) -> impl Future<Output = Option<Answer<R, S::Error>>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         R: Body<Data = Bytes>,
         R::Error: Into<BoxError>,
     {
-        let Self { shared, route, operation, service, parts, body, place: _place } = self;
-        let begun = Instant::now();
-        let attempt = claim.attempt();
-        if attempt > 1 {
-            shared.meters(&route).takeovers.increment(1);
-        }
-        let said = Mutex::new(Said::Nothing);
-        let call = Call { route: &route, shared: &shared, said: &said, early };
+        let Self { shared, route, operation, service, parts, body, place } = self;
         let request = Request::from_parts(parts, RequestBody::whole(body));
-        let ran = shared
-            .engine
-            .execute(&operation, claim, |context| call.handle(context, service, request))
-            .await;
-        let said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (answer, fate) = conclude(ran, said, &shared, &route);
-        let meters = shared.meters(&route);
-        meters.processing.record(begun.elapsed().as_secs_f64());
-        let status = answer.as_ref().and_then(|answer| answer.as_ref().ok()).map(Response::status);
-        shared.tell(&route, Some(&operation), fate, status, attempt);
-        answer
+        async move {
+            let _place = place;
+            let begun = Instant::now();
+            let attempt = claim.attempt();
+            if attempt > 1 {
+                shared.meters(&route).takeovers.increment(1);
+            }
+            let said = Mutex::new(Said::Nothing);
+            let call = Call { route: &route, shared: &shared, said: &said, early };
+            let ran = shared
+                .engine
+                .execute(&operation, claim, |context| call.handle(context, service, request))
+                .await;
+            let said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let (answer, fate) = conclude(ran, said, &shared, &route);
+            let meters = shared.meters(&route);
+            meters.processing.record(begun.elapsed().as_secs_f64());
+            let status =
+                answer.as_ref().and_then(|answer| answer.as_ref().ok()).map(Response::status);
+            shared.tell(&route, Some(&operation), fate, status, attempt);
+            answer
+        }
     }
 }
 
@@ -101,20 +105,29 @@ where
     R: Body<Data = Bytes>,
     R::Error: Into<BoxError>,
 {
-    async fn handle<S, B>(
+    /// Marks the request and hears the service. What is needed only before the call is gone when
+    /// the waiting begins: each operation that is under way keeps what is left in memory.
+    fn handle<S, B>(
         self,
         context: Context,
         service: S,
         mut request: Request<RequestBody<B>>,
-    ) -> Result<Outcome, HandlerError>
+    ) -> impl Future<Output = Result<Outcome, HandlerError>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>, Error = E>,
     {
-        mark(&mut request, &context, self.route);
-        let response = match service.oneshot(request).await {
-            Ok(response) => response,
-            Err(error) => return self.say(Said::Error(error), Err(HandlerError::Unknown)),
-        };
+        mark(&mut request, context, self.route);
+        let answering = service.oneshot(request);
+        async move {
+            match answering.await {
+                Ok(response) => self.heard(response).await,
+                Err(error) => self.say(Said::Error(error), Err(HandlerError::Unknown)),
+            }
+        }
+    }
+
+    /// Captures an answer, at once or while it goes to the caller.
+    async fn heard(self, response: Response<R>) -> Result<Outcome, HandlerError> {
         let (mut parts, body) = response.into_parts();
         let said = parts.extensions.remove::<Verdict>();
         let rule = &self.route.rule;
@@ -135,29 +148,41 @@ where
                 let answer = forwarded(parts, &filter, ResponseBody::whole(body));
                 self.say(Said::Answer(answer), verdict)
             }
-            Start::Open(opening) => {
-                let (mut pump, body) = Pump::new(rule.max_stored_bytes, announced);
-                let mut kept = Parts::clone(&parts);
-                kept.extensions.clear();
-                let answer = forwarded(parts, &filter, ResponseBody::streamed(body));
-                let answer = self.shared.with_lifetime(answer, self.route);
-                // A caller that has left needs no answer, but its operation goes on.
-                let _ = self.early.send(Ok(answer));
-                let verdict = if pump.run(opening).await {
-                    let captured = pump.captured();
-                    judged(verdict, || outcome(&kept, &filter, &captured, pump.trailers()))
-                } else {
-                    *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Said::BrokenOff;
-                    return Err(HandlerError::Unknown);
-                };
-                *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Said::Streaming(pump);
-                verdict
-            }
+            // Apart, so that the many who do not stream have no room for it.
+            Start::Open(opening) => Box::pin(self.stream(parts, opening, announced, verdict)).await,
             Start::Broken => {
                 let problem = Problem::new(ProblemCode::UpstreamFailed, BROKEN);
                 self.say(Said::Problem(problem), Err(HandlerError::Unknown))
             }
         }
+    }
+
+    /// Sends the beginning of an answer to the caller, and the rest as it comes.
+    async fn stream(
+        self,
+        parts: Parts,
+        opening: Opening<R>,
+        announced: Option<u64>,
+        verdict: Verdict,
+    ) -> Result<Outcome, HandlerError> {
+        let rule = &self.route.rule;
+        let (mut pump, body) = Pump::new(rule.max_stored_bytes, announced);
+        let mut kept = Parts::clone(&parts);
+        kept.extensions.clear();
+        let filter = Filter::new(rule, &kept.headers);
+        let answer = forwarded(parts, &filter, ResponseBody::streamed(body));
+        let answer = self.shared.with_lifetime(answer, self.route);
+        // A caller that has left needs no answer, but its operation goes on.
+        let _ = self.early.send(Ok(answer));
+        let (said, result) = if pump.run(opening).await {
+            let captured = pump.captured();
+            let result = judged(verdict, || outcome(&kept, &filter, &captured, pump.trailers()));
+            (Said::Streaming(pump), result)
+        } else {
+            (Said::BrokenOff, Err(HandlerError::Unknown))
+        };
+        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
+        result
     }
 
     fn say(
@@ -178,7 +203,7 @@ const SUPERSEDED: &str = "Another attempt with this key took over while this one
                           Repeat the request with the same key to get its answer.";
 
 /// Tells the service which operation this is, and in which attempt.
-fn mark<B>(request: &mut Request<B>, context: &Context, route: &Route) {
+fn mark<B>(request: &mut Request<B>, context: Context, route: &Route) {
     let operation = context.operation();
     let headers = request.headers_mut();
     if let Ok(key) = HeaderValue::try_from(written(operation.key(), route.rule.key_syntax)) {
@@ -186,7 +211,7 @@ fn mark<B>(request: &mut Request<B>, context: &Context, route: &Route) {
     }
     headers.insert(ATTEMPT, HeaderValue::from(context.attempt()));
     headers.insert(FENCE, HeaderValue::from(context.fence().get()));
-    request.extensions_mut().insert(Idempotent::new(context.clone()));
+    request.extensions_mut().insert(Idempotent::new(context));
 }
 
 /// What the engine hears.

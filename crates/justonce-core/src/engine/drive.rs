@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,13 +27,14 @@ pub(super) enum Ended {
 }
 
 /// Runs a handler until it ends, panics, its time is over, or its claim is lost. In the last two
-/// cases it is dropped where it waits.
+/// cases its caller drops it where it waits.
+///
+/// It is borrowed: a future that is handed on by value is there twice, and handlers are large.
 pub(super) async fn drive(
-    handler: impl Future<Output = Result<Outcome, HandlerError>>,
+    mut handler: Pin<&mut impl Future<Output = Result<Outcome, HandlerError>>>,
     limit: Duration,
     active: &Active,
 ) -> Ended {
-    let mut handler = pin!(handler);
     // Many handlers never wait: for those no timer is set up.
     let first = poll_fn(|cx| Poll::Ready(poll_caught(handler.as_mut(), cx))).await;
     if let Poll::Ready(ended) = first {

@@ -1,6 +1,7 @@
 //! Run: begin, execute, complete, or replay.
 
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::pin;
 
 use super::begin::Begun;
 use super::builder::Engine;
@@ -133,7 +134,10 @@ impl Engine {
     {
         let context = Context::new(&self.inner, operation, &claim);
         let limit = operation.handler_limit();
-        let ended = drive(async move { handler(context).await }, limit, claim.active()).await;
+        let ended = match catch_unwind(AssertUnwindSafe(|| handler(context))) {
+            Ok(handling) => drive(pin!(handling), limit, claim.active()).await,
+            Err(panic) => Ended::Panicked(panic),
+        };
         let fence = claim.fence();
         let (action, said) = match ended {
             Ended::Itself(Ok(outcome)) => {
