@@ -1,6 +1,11 @@
 //! Whatever happens, stores with near caches in front answer as the rules say, to the millisecond.
 
-#![allow(clippy::unwrap_used, reason = "a helper that cannot set the scene fails its test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a helper that cannot set the scene fails its test"
+)]
 
 #[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;

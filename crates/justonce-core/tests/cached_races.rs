@@ -1,6 +1,10 @@
 //! What a cache must never do: bring back what is over. Each test makes a put come late.
 
-#![allow(clippy::unwrap_used, reason = "a helper that cannot set the scene fails its test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a helper that cannot set the scene fails its test"
+)]
 
 #[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
@@ -177,7 +181,7 @@ async fn under_contention_nothing_forgotten_comes_back() {
                             failed: false,
                             left: 3600 * SECOND,
                         };
-                        near.put(&id, kept, ticket).await.unwrap();
+                        near.put(&id, &kept, ticket).await.unwrap();
                     }
                 }
             }

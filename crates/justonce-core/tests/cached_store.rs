@@ -1,6 +1,10 @@
 //! A cache in front of a store: what it answers, what it costs when it is away, what it counts.
 
-#![allow(clippy::unwrap_used, reason = "a helper that cannot set the scene fails its test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a helper that cannot set the scene fails its test"
+)]
 
 #[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
@@ -78,7 +82,7 @@ impl OutcomeCache for Remote {
         self.near.get(id, asked).await
     }
 
-    async fn put(&self, id: &RecordId, kept: Kept, ticket: Ticket) -> StoreResult<()> {
+    async fn put(&self, id: &RecordId, kept: &Kept, ticket: Ticket) -> StoreResult<()> {
         self.reach().await?;
         self.near.put(id, kept, ticket).await
     }

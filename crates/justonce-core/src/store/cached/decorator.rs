@@ -229,7 +229,7 @@ impl<S: Records, C: OutcomeCache> Cached<S, C> {
         let left = kept.left.saturating_sub(self.rounding);
         if !left.is_zero() && self.health.is_well() {
             // The observer has been told if it failed: then the next duplicate asks the store.
-            let _ = self.call(self.cache.put(id, Kept { left, ..kept }, ticket)).await;
+            let _ = self.call(self.cache.put(id, &Kept { left, ..kept }, ticket)).await;
         }
     }
 

@@ -114,7 +114,7 @@ impl NearCache {
         if other { Looked::Other(ticket) } else { Looked::Nothing(ticket) }
     }
 
-    fn keep(&self, id: &RecordId, kept: Kept, ticket: Ticket) {
+    fn keep(&self, id: &RecordId, kept: &Kept, ticket: Ticket) {
         let expires_at = ticket.at.after(kept.left);
         let fresh_until = ticket.at.after(self.0.age.min(kept.left));
         if self.0.clock.now() >= fresh_until {
@@ -123,7 +123,7 @@ impl NearCache {
         let Some(outcome) = copied(&kept.outcome) else {
             return;
         };
-        let Kept { fingerprint, failed, .. } = kept;
+        let Kept { fingerprint, failed, .. } = *kept;
         let near = Near { fingerprint, outcome, failed, expires_at, fresh_until };
         // Held until the entry is in, so that a forget comes either before or after the whole.
         let turn = self.0.turns.of(id);
@@ -150,7 +150,7 @@ impl OutcomeCache for NearCache {
         Ok(self.look(id, asked))
     }
 
-    async fn put(&self, id: &RecordId, kept: Kept, ticket: Ticket) -> StoreResult<()> {
+    async fn put(&self, id: &RecordId, kept: &Kept, ticket: Ticket) -> StoreResult<()> {
         self.keep(id, kept, ticket);
         Ok(())
     }

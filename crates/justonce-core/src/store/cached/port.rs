@@ -37,7 +37,7 @@ pub trait OutcomeCache: Send + Sync + 'static {
     fn put(
         &self,
         id: &RecordId,
-        kept: Kept,
+        kept: &Kept,
         ticket: Ticket,
     ) -> impl Future<Output = StoreResult<()>> + Send;
 
