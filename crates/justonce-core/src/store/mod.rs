@@ -1,9 +1,10 @@
 //! The ports: what a store must be able to do, and decorators around any store.
 //!
 //! A backend implements [`Records`] and [`Maintenance`], with plain `async fn`. The engine takes
-//! any of them behind one object-safe boundary, [`DynStore`]. Timeout, retry, observation and
-//! fault injection are decorators, never code inside a store.
+//! any of them behind one object-safe boundary, [`DynStore`]. Timeout, retry, observation, a cache
+//! of outcomes and fault injection are decorators, never code inside a store.
 
+mod cached;
 mod dynamic;
 mod fault;
 mod maintenance;
@@ -13,6 +14,10 @@ mod retry;
 mod shards;
 mod timeout;
 
+pub use cached::{
+    CACHE_PAUSE, CACHE_WAIT, CacheEvent, CacheObserver, Cached, Kept, Looked, NEAR_AGE, NEAR_BYTES,
+    NearCache, NearCacheBuilder, NearStats, OutcomeCache, Ticket,
+};
 pub use dynamic::{BoxFuture, DynStore, SharedStore};
 pub use fault::{Fault, FaultPlan, Faulty};
 pub use maintenance::{

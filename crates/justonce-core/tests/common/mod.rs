@@ -1,5 +1,6 @@
 //! What the integration tests share: a world with one store, handlers, and stores that misbehave.
 
+pub(crate) mod erasable;
 pub(crate) mod erring;
 pub(crate) mod handlers;
 pub(crate) mod script;
