@@ -4,7 +4,10 @@
 //! A missing program is an error that says what to install; nothing is skipped.
 
 mod port;
+mod postgres;
+mod postgres_template;
 mod process;
 
 pub use port::free_port;
+pub use postgres::{PostgresOptions, PostgresServer};
 pub use process::{Process, ServerError, program};
