@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{self, Flags};
 use crate::demo::{self, DemoOptions};
+use crate::migrate::{self, MigrateOptions};
 use crate::serve;
 
 /// Makes an operation take effect once, however often it is asked for.
@@ -22,6 +23,8 @@ enum Command {
     Serve(Flags),
     /// Check a configuration and explain each of its routes in words
     Check(Flags),
+    /// Make or change the tables of a PostgreSQL store
+    Migrate(MigrateOptions),
     /// Show it at work: a gateway, a toy payments API and a client that loses, repeats and gives up
     Demo(DemoOptions),
 }
@@ -32,6 +35,7 @@ pub fn run() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(flags) => serve::run(&flags),
         Command::Check(flags) => check(&flags),
+        Command::Migrate(options) => migrate::run(&options),
         Command::Demo(options) => demo::run(options),
     };
     match done {

@@ -12,6 +12,7 @@ mod explained;
 pub mod gateway;
 pub mod listen;
 pub mod logs;
+pub mod migrate;
 pub mod proxy;
 mod reload;
 mod rules;

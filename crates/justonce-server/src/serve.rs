@@ -55,7 +55,7 @@ fn raise_open_files() {
 async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let mut ends = Ends::watch()?;
     let metrics = recorder()?;
-    let engine = stores::engine(&settings.store, &settings.limits)?;
+    let engine = stores::engine(&settings).await?;
     let service = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
     let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone())?;
     let listener = listener(&settings)?;

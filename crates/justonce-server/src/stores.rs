@@ -6,9 +6,15 @@ use anyhow::Context;
 use justonce::engine::Limits as EngineLimits;
 use justonce::http::metered;
 use justonce::memory::MemoryStore;
-use justonce::{EmbeddedStore, Engine, SystemClock};
+use justonce::postgres::PostgresStore;
+use justonce::redis::{RedisOutcomes, RedisStore};
+use justonce::store::{
+    CacheEvent, Cached, Maintenance, NearCache, Records, Retry, RetryPolicy, SharedStore, Timeout,
+};
+use justonce::{EmbeddedStore, Engine, Entropy, SystemClock};
+use metrics::{Counter, counter};
 
-use crate::config::{Limits, StoreUrl};
+use crate::config::{Limits, NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl};
 
 /// Blocks of the disk that the embedded store keeps in memory. The gateway's promise is a small
 /// footprint; the system's own cache of files comes on top of it.
@@ -21,13 +27,21 @@ const HOT_BYTES: u64 = 32 * 1024 * 1024;
 /// # Errors
 ///
 /// If the store cannot be opened.
-pub(crate) fn engine(store: &StoreUrl, limits: &Limits) -> anyhow::Result<Engine> {
-    let limits = EngineLimits {
+pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<Engine> {
+    let store = open(&settings.store, &settings.stores).await?;
+    Ok(Engine::builder_shared(store).limits(limits(&settings.limits)).build())
+}
+
+fn limits(limits: &Limits) -> EngineLimits {
+    EngineLimits {
         max_concurrent: limits.concurrent,
         max_waiters: limits.waiters,
         ..EngineLimits::default()
-    };
-    let store: justonce::store::SharedStore = match store {
+    }
+}
+
+async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<SharedStore> {
+    Ok(match url {
         StoreUrl::Memory => Arc::new(metered(MemoryStore::new(SystemClock::new()))),
         StoreUrl::File(path) => {
             let store = EmbeddedStore::builder(path)
@@ -37,6 +51,75 @@ pub(crate) fn engine(store: &StoreUrl, limits: &Limits) -> anyhow::Result<Engine
                 .with_context(|| format!("cannot open the store in {}", path.display()))?;
             Arc::new(metered(store))
         }
+        StoreUrl::Redis(url) => near(remote(redis(url, settings).await?, settings), settings),
+        StoreUrl::Postgres(url) => near(remote(postgres(url, settings).await?, settings), settings),
+        StoreUrl::Tiered { redis, postgres: truth } => {
+            let truth = remote(postgres(truth, settings).await?, settings);
+            let outcomes = RedisOutcomes::builder(redis.reveal())
+                .prefix(&settings.redis.prefix)
+                .open()
+                .await
+                .with_context(|| format!("cannot open the cache in {redis}"))?;
+            near(Cached::new(truth, outcomes).observer(watched("redis")), settings)
+        }
+    })
+}
+
+async fn redis(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<RedisStore> {
+    let redis = &settings.redis;
+    let mut builder = RedisStore::builder(url.reveal()).prefix(&redis.prefix);
+    if redis.wait_replicas > 0 {
+        let replicas = u32::try_from(redis.wait_replicas).unwrap_or(u32::MAX);
+        builder = builder.wait_replicas(replicas, redis.wait_timeout);
+    }
+    builder.open().await.with_context(|| format!("cannot open the store in {url}"))
+}
+
+async fn postgres(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<PostgresStore> {
+    let postgres = &settings.postgres;
+    PostgresStore::builder(url.reveal())
+        .schema(&postgres.schema)
+        .connections(postgres.connections)
+        .migrate(postgres.migrate)
+        .open()
+        .await
+        .with_context(|| format!("cannot open the store in {url}"))
+}
+
+/// What every store over a network gets: safe retries, and an end to waiting. Only what reaches
+/// the server is counted as a store's operation.
+fn remote<S: Records + Maintenance>(
+    store: S,
+    settings: &StoreSettings,
+) -> impl Records + Maintenance + use<S> {
+    let entropy = Arc::new(Entropy::from_system());
+    let patient = Retry::new(metered(store), RetryPolicy::default(), entropy);
+    Timeout::new(patient, settings.timeout)
+}
+
+/// Keeps settled outcomes in this process too, unless the settings say otherwise.
+fn near(store: impl Records + Maintenance, settings: &StoreSettings) -> SharedStore {
+    let Some(NearCacheSettings { bytes, age }) = settings.near_cache else {
+        return Arc::new(store);
     };
-    Ok(Engine::builder_shared(store).limits(limits).build())
+    let near = NearCache::builder().bytes(bytes as u64).age(age).build();
+    Arc::new(Cached::new(store, near).observer(watched("near")))
+}
+
+/// Counts what a cache does.
+fn watched(cache: &'static str) -> impl Fn(CacheEvent<'_>) + Send + Sync + 'static {
+    let count = |result: &'static str| -> Counter {
+        counter!("idempotency_cache_lookups_total", "cache" => cache, "result" => result)
+    };
+    let (hit, missed) = (count("hit"), count("miss"));
+    let (skipped, failed) = (count("skipped"), count("failed"));
+    move |event| match event {
+        CacheEvent::Hit => hit.increment(1),
+        CacheEvent::Missed => missed.increment(1),
+        CacheEvent::Skipped => skipped.increment(1),
+        CacheEvent::Failed(error) => {
+            failed.increment(1);
+            tracing::warn!(target: "justonce::store", cache, %error, "a cache failed");
+        }
+    }
 }

@@ -16,8 +16,8 @@ use http::HeaderName;
 use justonce::{AfterRetention, OnLapsed};
 use justonce_server::config::{
     self, AdminToken, BodyMode, ConfigError, Flags, KeyFormat, KeySettings, KeySource, KeySyntax,
-    OnStatus, Place, Places, RouteSettings, ScopePart, Settings, StatusRule, StatusSet, StoreUrl,
-    WhenBusy, WhenStoreDown,
+    OnStatus, Place, Places, RouteSettings, ScopePart, ServerUrl, Settings, StatusRule, StatusSet,
+    StoreUrl, WhenBusy, WhenStoreDown,
 };
 use proptest::prelude::*;
 
@@ -124,7 +124,7 @@ fn complaints_name_the_source_of_the_wrong_value() {
         "variable JUSTONCE_DEFAULTS_RETENTOIN: there is no such setting\n  \
          did you mean `JUSTONCE_DEFAULTS_RETENTION`?",
         "variable JUSTONCE_LIMITS_WAITERS: `limits.waiters`: expected a whole number",
-        "flag --store: `store`: expected `memory:` or `file:PATH`, found \"mysql\"",
+        "flag --store: `store`: expected `memory:`, `file:PATH`, `redis://…`",
         "flag --set defaults.lease: `lease`: a duration needs a unit",
         "flag --set default.lease: unknown setting `default`\n  did you mean `defaults`?",
     ] {
@@ -285,16 +285,62 @@ fn limits_and_timeouts_hold_for_routes_that_say_nothing() {
 }
 
 #[test]
-fn stores_are_memory_or_a_directory() {
+fn every_kind_of_store_has_an_address() {
     let store = |text: &str| right(&format!("store = '{text}'")).store;
     assert_eq!(store("memory:"), StoreUrl::Memory);
     assert_eq!(store("file:data"), StoreUrl::File(PathBuf::from("data")));
     assert_eq!(store("file:///var/data"), StoreUrl::File(PathBuf::from("/var/data")));
-    for kind in ["redis://h", "redis-cluster://h:1,h:2", "postgres://h/db", "etcd://h", "tiered:"] {
-        let text = format!("{UPSTREAM}store = '{kind}'");
-        let error = config::parse(&text, "a.toml").unwrap_err().to_string();
-        assert!(error.contains("not supported yet by this build"), "{error}");
+    let at = |url: &str| ServerUrl::new(url);
+    for url in ["redis://h", "redis-cluster://h:1,h:2", "redis-sentinel://h:1,h:2/main"] {
+        assert_eq!(store(url), StoreUrl::Redis(at(url)));
     }
+    for url in ["postgres://h/db", "postgresql://u:p@h:5432/db", "postgres:///db?host=/run/pg"] {
+        assert_eq!(store(url), StoreUrl::Postgres(at(url)));
+    }
+    let (redis, postgres) = (at("redis-cluster://h:1,h:2"), at("postgres://u@h/db"));
+    let tiered = store("tiered:redis-cluster://h:1,h:2,postgres://u@h/db");
+    assert_eq!(tiered, StoreUrl::Tiered { redis, postgres });
+}
+
+#[test]
+fn wrong_addresses_of_stores_are_refused_without_their_passwords() {
+    for (url, expected) in [
+        ("etcd://h", "not supported yet by this build"),
+        ("redis://", "expected a host"),
+        ("redis://:s3cr3t@", "expected a host"),
+        ("postgres:h", "expected a host"),
+        ("tiered:redis://h", "expected Redis, a comma and PostgreSQL"),
+        ("tiered:postgres://u:s3cr3t@h,redis://h", "expected Redis, a comma and PostgreSQL"),
+        ("reddis://h", "did you mean `redis`?"),
+    ] {
+        let text = format!("{UPSTREAM}store = '{url}'");
+        let error = config::parse(&text, "a.toml").unwrap_err();
+        let told = error.problems().iter().map(ToString::to_string).collect::<String>();
+        assert!(told.contains(expected), "{url}: {told}");
+        assert!(!told.contains("s3cr3t"), "{told}");
+    }
+}
+
+#[test]
+fn stores_over_a_network_have_settings_of_their_own() {
+    let settings = right("").stores;
+    assert_eq!(settings.timeout, Duration::from_secs(5));
+    assert_eq!((settings.redis.prefix.as_str(), settings.redis.wait_replicas), ("justonce", 0));
+    assert_eq!((settings.postgres.connections, settings.postgres.migrate), (16, true));
+    assert_eq!(settings.near_cache.unwrap().age, Duration::from_secs(5));
+    let settings = right(
+        "timeouts = { store = '2s' }
+         redis = { prefix = 'shop', wait_replicas = 1, wait_timeout = '200ms' }
+         postgres = { schema = 'once', connections = 4, migrate = false }
+         near_cache = { enabled = false }",
+    )
+    .stores;
+    assert_eq!(settings.timeout, Duration::from_secs(2));
+    assert_eq!((settings.redis.prefix.as_str(), settings.redis.wait_replicas), ("shop", 1));
+    assert_eq!((settings.postgres.connections, settings.postgres.migrate), (4, false));
+    assert_eq!(settings.near_cache, None);
+    let wrong = config::parse(&format!("{UPSTREAM}redis = {{ prefix = 'a b' }}"), "a.toml");
+    assert!(wrong.unwrap_err().to_string().contains("small letters"));
 }
 
 #[test]

@@ -19,8 +19,8 @@
 //! ```
 //!
 //! This crate only gathers the others: [`justonce_core`] is the protocol, the feature `embedded`
-//! (on by default) adds the durable store in your process, and `http` the layer for axum and any
-//! other tower service.
+//! (on by default) adds the durable store in your process, `redis` and `postgres` the stores that many
+//! processes share, and `http` the layer for axum and any other tower service.
 
 #[cfg(all(doctest, feature = "http"))]
 mod readme;
@@ -33,3 +33,7 @@ pub use justonce_embedded as embedded;
 pub use justonce_embedded::{CommitDelay, EmbeddedBuilder, EmbeddedStore, OpenError, SystemClock};
 #[cfg(feature = "http")]
 pub use justonce_http as http;
+#[cfg(feature = "postgres")]
+pub use justonce_postgres as postgres;
+#[cfg(feature = "redis")]
+pub use justonce_redis as redis;

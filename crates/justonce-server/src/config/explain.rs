@@ -28,6 +28,11 @@ fn gateway(settings: &Settings) -> String {
     let store = match &settings.store {
         StoreUrl::Memory => "in memory only".to_owned(),
         StoreUrl::File(path) => format!("in the directory {}", path.display()),
+        StoreUrl::Redis(url) => format!("in Redis at {url}"),
+        StoreUrl::Postgres(url) => format!("in PostgreSQL at {url}"),
+        StoreUrl::Tiered { redis, postgres } => {
+            format!("in PostgreSQL at {postgres}, with Redis at {redis} in front for duplicates")
+        }
     };
     let admin = match (settings.admin, &settings.admin_token) {
         (None, _) => "There is no address for operators.".to_owned(),

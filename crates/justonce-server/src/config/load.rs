@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::flags::Flags;
 use super::report::{ConfigError, Report};
 use super::schema::{CONFIG_VARIABLE, VARIABLE_PREFIX, check_names};
-use super::settings::Settings;
+use super::settings::{Settings, StoreUrl};
 use super::tree::{Origin, Table};
 use super::{file, overlay, resolve};
 
@@ -63,6 +63,18 @@ pub fn load(flags: &Flags, variables: &BTreeMap<String, String>) -> Result<Setti
         Ok(text) => parse_with(Some((&name, &text)), variables, flags),
         Err(error) => Err(unreadable(&path, from_variable, &error)),
     }
+}
+
+/// Reads the address of a store alone, as `--store` takes it.
+///
+/// # Errors
+///
+/// If it is none.
+pub fn store_url(text: &str) -> Result<StoreUrl, ConfigError> {
+    // Nothing else of a configuration is needed here; this upstream is never asked.
+    let upstream = vec!["http://127.0.0.1:9".to_owned()];
+    let flags = Flags { store: Some(text.to_owned()), upstream, ..Flags::default() };
+    parse_with(None, &BTreeMap::new(), &flags).map(|settings| settings.store)
 }
 
 fn unreadable(path: &Path, from_variable: bool, error: &std::io::Error) -> ConfigError {

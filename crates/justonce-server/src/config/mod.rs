@@ -43,6 +43,7 @@ mod resolve;
 mod schema;
 mod section;
 mod settings;
+mod store;
 mod tree;
 mod units;
 mod warnings;
@@ -50,12 +51,13 @@ mod words;
 
 pub use explain::explain;
 pub use flags::Flags;
-pub use load::{load, parse, parse_with, variables_of_the_process};
+pub use load::{load, parse, parse_with, store_url, variables_of_the_process};
 pub use report::{ConfigError, Excerpt, Place, Problem};
 pub use schema::{documented_keys, variable_names};
 pub use settings::{
     AdminToken, BodyMode, Breaker, FingerprintRule, KeyFormat, KeySettings, KeySource, KeySyntax,
-    Limits, Log, LogFormat, LogLevel, OnStatus, Places, RouteSettings, ScopePart, Secret, Settings,
-    StatusRule, StatusSet, StoreUrl, Timeouts, Tls, WhenBusy, WhenStoreDown,
+    Limits, Log, LogFormat, LogLevel, NearCacheSettings, OnStatus, Places, PostgresSettings,
+    RedisSettings, RouteSettings, ScopePart, Secret, ServerUrl, Settings, StatusRule, StatusSet,
+    StoreSettings, StoreUrl, Timeouts, Tls, WhenBusy, WhenStoreDown,
 };
 pub use warnings::{Warning, warnings};

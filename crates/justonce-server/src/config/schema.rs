@@ -68,8 +68,18 @@ pub(super) const TOP: &[Field] = &[
     ),
     table(
         "timeouts",
-        &[plain("connect"), plain("response"), plain("idle"), plain("header"), plain("body")],
+        &[
+            plain("connect"),
+            plain("response"),
+            plain("idle"),
+            plain("header"),
+            plain("body"),
+            plain("store"),
+        ],
     ),
+    table("redis", &[plain("prefix"), plain("wait_replicas"), plain("wait_timeout")]),
+    table("postgres", &[plain("schema"), plain("connections"), plain("migrate")]),
+    table("near_cache", &[plain("enabled"), plain("bytes"), plain("age")]),
     table(
         "breaker",
         &[

@@ -13,6 +13,10 @@ pub use justonce::http::{
     WhenStoreDown,
 };
 
+pub use super::store::{
+    NearCacheSettings, PostgresSettings, RedisSettings, ServerUrl, StoreSettings, StoreUrl,
+};
+
 /// Everything the gateway needs to know.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -26,6 +30,8 @@ pub struct Settings {
     pub upstreams: Vec<String>,
     /// Where records are kept.
     pub store: StoreUrl,
+    /// How stores are used.
+    pub stores: StoreSettings,
     /// How clients are talked to in private; nothing for cleartext.
     pub tls: Option<Tls>,
     /// Certificates that upstreams are trusted by, beside those of the system.
@@ -60,6 +66,10 @@ impl Settings {
             ("admin_token", self.admin_token != new.admin_token),
             ("upstream", self.upstreams != new.upstreams),
             ("store", self.store != new.store),
+            ("timeouts.store", self.stores.timeout != new.stores.timeout),
+            ("redis", self.stores.redis != new.stores.redis),
+            ("postgres", self.stores.postgres != new.stores.postgres),
+            ("near_cache", self.stores.near_cache != new.stores.near_cache),
             ("tls", self.tls != new.tls),
             ("upstream_tls", self.upstream_ca != new.upstream_ca),
             ("grace", self.grace != new.grace),
@@ -123,24 +133,6 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
-    }
-}
-
-/// Where records are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// In this process, until it ends: `memory:`.
-    Memory,
-    /// In the embedded store in this directory: `file:PATH`.
-    File(PathBuf),
-}
-
-impl fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory => f.write_str("memory:"),
-            Self::File(path) => write!(f, "file:{}", path.display()),
-        }
     }
 }
 

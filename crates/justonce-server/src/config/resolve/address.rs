@@ -1,19 +1,12 @@
-//! Addresses: where to listen, where the API is, where records are kept.
+//! Addresses: where to listen, where the API is.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
 
 use http::Uri;
 
 use crate::config::complaint::{Complaint, Read};
 use crate::config::convert::{full_text, repeated, text};
-use crate::config::nearest::did_you_mean;
-use crate::config::settings::StoreUrl;
 use crate::config::tree::Node;
-
-/// Kinds of stores that are known by name and not built in.
-const OTHER_STORES: [&str; 8] =
-    ["redis", "rediss", "redis-cluster", "postgres", "postgresql", "dynamodb", "etcd", "tiered"];
 
 /// An address to listen on.
 pub(super) fn listen(node: &Node) -> Read<SocketAddr> {
@@ -80,29 +73,4 @@ pub(super) fn problems_base(node: &Node) -> Read<String> {
         return Err(Complaint::about(node, format!("expected an address or a path, {like}")));
     }
     Ok(text.trim_end_matches('/').to_owned())
-}
-
-/// Where records are kept.
-pub(super) fn store(node: &Node) -> Read<StoreUrl> {
-    let text = full_text(node)?;
-    let (kind, rest) = text.split_once(':').unwrap_or((&text, ""));
-    match kind {
-        "memory" if rest.is_empty() => Ok(StoreUrl::Memory),
-        "memory" => Err(Complaint::about(node, "nothing follows `memory:`")),
-        "file" if rest.is_empty() => {
-            Err(Complaint::about(node, "expected a path, as in \"file:./justonce-data\""))
-        }
-        "file" => Ok(StoreUrl::File(PathBuf::from(rest.strip_prefix("//").unwrap_or(rest)))),
-        other if OTHER_STORES.contains(&other) => Err(Complaint::about(
-            node,
-            format!("a {other} store is not supported yet by this build"),
-        )
-        .help("use `memory:` or `file:PATH`".to_owned())),
-        other => {
-            let path = text.starts_with(['.', '/']).then(|| format!("did you mean `file:{text}`?"));
-            let known = ["memory", "file"].into_iter().chain(OTHER_STORES);
-            let message = format!("expected `memory:` or `file:PATH`, found {}", repeated(other));
-            Err(Complaint::about(node, message).help(path.or_else(|| did_you_mean(other, known))))
-        }
-    }
 }

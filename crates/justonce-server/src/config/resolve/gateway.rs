@@ -8,7 +8,7 @@ use justonce::MAX_BODY_BYTES;
 
 use super::layer::Layer;
 use super::route::Base;
-use super::{address, routes};
+use super::{address, routes, store};
 use crate::config::complaint::{Complaint, Read};
 use crate::config::convert::{
     boolean, choice, duration, full_text, number, one_or_more, ratio, size, some_time,
@@ -17,9 +17,9 @@ use crate::config::report::Report;
 use crate::config::schema::DEFAULTS;
 use crate::config::section::Section;
 use crate::config::settings::{
-    AdminToken, Breaker, Limits, Log, LogFormat, LogLevel, Secret, Settings, StoreUrl, Timeouts,
-    Tls,
+    AdminToken, Breaker, Limits, Log, LogFormat, LogLevel, Secret, Settings, Timeouts, Tls,
 };
+use crate::config::store::StoreUrl;
 use crate::config::tree::{Node, Origin, Table};
 
 /// The longest request body that may be allowed, in bytes: it is held in memory.
@@ -40,7 +40,8 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     check_admin(&top, listen, admin, admin_token.is_some(), report);
     let upstreams = upstreams(&top, report);
     let store = StoreUrl::File(PathBuf::from(DEFAULT_STORE));
-    let store = top.get_or("store", store, report, address::store);
+    let store = top.get_or("store", store, report, store::url);
+    let stores = store::settings(&top, report);
     let tls = tls(&top, report);
     let upstream_ca = top.inside("upstream_tls").get("ca", report, path);
     let grace = top.get_or("grace", DEFAULT_GRACE, report, duration);
@@ -59,6 +60,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         admin_token,
         upstreams: upstreams?,
         store,
+        stores,
         tls,
         upstream_ca: upstream_ca.map(|set| set.value),
         grace,

@@ -7,6 +7,7 @@ mod layer;
 mod policy;
 mod route;
 mod routes;
+mod store;
 mod values;
 
 pub(super) use gateway::settings;

@@ -1,0 +1,53 @@
+//! `justonce migrate`: brings the tables in PostgreSQL up to date, or shows what that would do.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use justonce::postgres::migrate;
+
+use crate::config::{self, StoreUrl};
+
+/// What to bring up to date, and whether to do it.
+#[derive(Args, Clone, Debug)]
+pub struct MigrateOptions {
+    /// The database: `postgres://…`, or the store `tiered:…` that it is part of
+    #[arg(long, value_name = "URL", env = "JUSTONCE_STORE", hide_env_values = true)]
+    store: String,
+    /// The schema that holds the tables
+    #[arg(long, value_name = "NAME", env = "JUSTONCE_POSTGRES_SCHEMA", default_value = "justonce")]
+    schema: String,
+    /// Print the SQL, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// If there is no such database, or it refuses.
+pub fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
+    let url = match config::store_url(&options.store)? {
+        StoreUrl::Postgres(url) | StoreUrl::Tiered { postgres: url, .. } => url,
+        other => bail!("{other} needs no tables: only PostgreSQL does, as in postgres://…"),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let failed = || format!("cannot bring {url} up to date");
+    if options.dry_run {
+        let steps = runtime.block_on(migrate::pending(url.reveal(), &options.schema));
+        let steps = steps.with_context(failed)?;
+        match steps.is_empty() {
+            true => println!("-- {url} is up to date"),
+            false => print!("{}", migrate::script(&steps)),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let steps = runtime.block_on(migrate::apply(url.reveal(), &options.schema));
+    let steps = steps.with_context(failed)?;
+    for step in &steps {
+        println!("applied step {}: {}", step.number, step.name);
+    }
+    println!("{url} is up to date");
+    Ok(ExitCode::SUCCESS)
+}
