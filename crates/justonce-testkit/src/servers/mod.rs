@@ -5,6 +5,12 @@
 
 mod port;
 mod process;
+mod redis;
+mod redis_cluster;
+mod redis_sentinel;
 
 pub use port::free_port;
 pub use process::{Process, ServerError, program};
+pub use redis::RedisServer;
+pub use redis_cluster::RedisCluster;
+pub use redis_sentinel::RedisSentinel;
