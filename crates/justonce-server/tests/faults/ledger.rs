@@ -44,9 +44,8 @@ impl Ledger {
                 let service = service_fn(move |request| ledger.clone().answer(request));
                 tokio::spawn(async move {
                     // A gateway that was killed leaves its connections broken.
-                    let _ = http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
+                    let _ =
+                        http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
                 });
             }
         });

@@ -66,8 +66,7 @@ pub(crate) async fn audit(gateways: &[SocketAddr], recorder: &Recorder) {
     let operations: Vec<String> = asked.collect::<BTreeSet<_>>().into_iter().collect();
     let mut auditors = JoinSet::new();
     for number in 0..AUDITORS {
-        let mine: Vec<String> =
-            operations.iter().skip(number).step_by(AUDITORS).cloned().collect();
+        let mine: Vec<String> = operations.iter().skip(number).step_by(AUDITORS).cloned().collect();
         let mut asker = Asker::new(gateways, recorder, number);
         auditors.spawn(async move {
             for operation in mine {

@@ -32,11 +32,7 @@ impl Stage {
     }
 
     /// A gateway for each of these, which change how it is started.
-    pub(crate) async fn with(
-        store: &str,
-        more: &str,
-        changes: Vec<impl Fn(&mut Command)>,
-    ) -> Self {
+    pub(crate) async fn with(store: &str, more: &str, changes: Vec<impl Fn(&mut Command)>) -> Self {
         let recorder = Recorder::default();
         let ledger = Ledger::start(recorder.clone()).await;
         let text = format!(
