@@ -12,7 +12,9 @@ use tokio::time::{Instant, sleep};
 use crate::client::Client;
 
 /// How many operations each pair of clients asks for at most.
-const OPERATIONS: u32 = 3000;
+const OPERATIONS: u32 = 10_000;
+/// The pause of a client between two operations, so that servers have time for their own troubles.
+const BREATH: Duration = Duration::from_millis(4);
 /// How long a client asks for one operation at most.
 const PERSISTENCE: Duration = Duration::from_secs(40);
 /// The pauses between two tries grow from this…
@@ -43,6 +45,7 @@ impl Load {
                         break;
                     }
                     asker.find_out(&format!("{}-{operation}", number / 2)).await;
+                    sleep(BREATH).await;
                 }
             });
         }

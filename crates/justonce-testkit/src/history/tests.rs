@@ -198,7 +198,7 @@ fn two_outcomes_are_refused() {
             Hear(2, Reply::replay("b")),
         ]
     };
-    assert_eq!(offences(story(), AtMostOnce), [Twice, TwoOutcomes, Forgotten]);
+    assert_eq!(offences(story(), AtMostOnce), [Twice, TwoOutcomes]);
     assert_eq!(offences(story(), AtLeastOnce), [TwoOutcomes]);
 }
 
