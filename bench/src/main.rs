@@ -13,6 +13,7 @@ mod machine;
 mod memory;
 mod report;
 mod sqlite;
+mod stores;
 
 use std::process::ExitCode;
 
@@ -32,6 +33,8 @@ enum What {
     Core(core::CoreArgs),
     /// The gateway beside nginx, and the layer beside no layer.
     Gateway(gateway::GatewayArgs),
+    /// Redis and PostgreSQL beside their own load tools and a peer, and the near cache.
+    Stores(stores::StoresArgs),
     /// A part of the gateway's benchmark: the service behind the proxies.
     #[command(hide = true)]
     Origin,
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().what {
         What::Core(args) => core::run(&args),
         What::Gateway(args) => gateway::run(&args),
+        What::Stores(args) => stores::run(&args),
         What::Origin => gateway::serve_origin().map(|()| ExitCode::SUCCESS),
         What::Layer(args) => gateway::serve_layer(&args).map(|()| ExitCode::SUCCESS),
     };

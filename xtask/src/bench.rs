@@ -6,6 +6,9 @@ use clap::Args;
 use crate::cmd::Cmd;
 use crate::services;
 
+/// The peer of the stores' benchmark, once it is built.
+const PEER: &str = "target/peers/release/justonce-peers";
+
 /// Which benchmark to run, and with what.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -18,11 +21,26 @@ pub(crate) struct Options {
 
 /// Builds what is measured and runs the benchmark.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    if options.name == "gateway" {
-        services::run()?;
-        Cmd::new("cargo", &["build", "--release", "--package", "justonce-server"]).run()?;
+    match options.name.as_str() {
+        "gateway" => {
+            services::run()?;
+            Cmd::new("cargo", &["build", "--release", "--package", "justonce-server"]).run()?;
+            command(options).run()
+        }
+        "stores" => {
+            services::run()?;
+            build_peers().run()?;
+            command(options).args(&["--peer", PEER]).run()
+        }
+        _ => command(options).run(),
     }
-    command(options).run()
+}
+
+/// The peers are no part of the workspace, and one asks for a newer compiler than it needs.
+fn build_peers() -> Cmd {
+    let build = ["build", "--release", "--locked", "--ignore-rust-version"];
+    let where_to = ["--manifest-path", "bench/peers/Cargo.toml", "--target-dir", "target/peers"];
+    Cmd::new("cargo", &build).args(&where_to)
 }
 
 fn command(options: &Options) -> Cmd {

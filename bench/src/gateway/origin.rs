@@ -14,10 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 /// What every request is answered with.
-pub(super) const ANSWER: &[u8] = b"{\
-    \"id\":\"pay_0123456789abcdef\",\"object\":\"payment\",\"amount\":5000,\
-    \"currency\":\"eur\",\"status\":\"succeeded\",\"created\":1763196000,\
-    \"description\":\"an answer about as long as those of payment APIs are\"}";
+pub(super) const ANSWER: &[u8] = include_bytes!("answer.json");
 
 /// Serves until killed; prints the address.
 pub(crate) fn serve() -> Result<()> {

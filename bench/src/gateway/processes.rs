@@ -7,15 +7,15 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 
 /// A process that ends with this value.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     /// Where it listens: `http://127.0.0.1:1234`.
-    pub(super) url: String,
+    pub(crate) url: String,
 }
 
 impl Process {
     /// Starts a process that prints where it listens.
-    pub(super) fn announced(command: &mut Command) -> Result<Self> {
+    pub(crate) fn announced(command: &mut Command) -> Result<Self> {
         let shown = format!("{command:?}");
         let mut child = command
             .stdout(Stdio::piped())
@@ -39,7 +39,7 @@ impl Process {
     }
 
     /// Starts nginx as a reverse proxy.
-    pub(super) fn nginx(directory: &Path, upstream: &str) -> Result<Self> {
+    pub(crate) fn nginx(directory: &Path, upstream: &str) -> Result<Self> {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let upstream = upstream.trim_start_matches("http://");
         let file = directory.join("nginx.conf");
@@ -64,7 +64,7 @@ impl Process {
     }
 
     /// The most memory that it ever took, in MiB.
-    pub(super) fn peak_mib(&self) -> Result<u64> {
+    pub(crate) fn peak_mib(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

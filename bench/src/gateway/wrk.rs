@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Load {
+pub(crate) enum Load {
     /// GET.
     Get,
     /// POST, always with the same key.
@@ -21,11 +21,11 @@ pub(super) enum Load {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Result1 {
+pub(crate) struct Result1 {
     /// Requests a second.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
     /// The time that 99 of 100 requests stayed below.
-    pub(super) p99: Duration,
+    pub(crate) p99: Duration,
 }
 
 const SCRIPT: &str = r#"
@@ -53,7 +53,7 @@ const BODY: &str =
     r#"{"amount":5000,"currency":"eur","to":"acct_0123456789","description":"order"}"#;
 
 /// Executes the operation whose duplicates will be asked for.
-pub(super) fn prime(url: &str, name: &str) -> Result<()> {
+pub(crate) fn prime(url: &str, name: &str) -> Result<()> {
     let address = url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address)?;
     let length = BODY.len();
@@ -70,7 +70,7 @@ pub(super) fn prime(url: &str, name: &str) -> Result<()> {
 }
 
 /// Loads a server for a while.
-pub(super) fn load(
+pub(crate) fn load(
     directory: &Path,
     url: &str,
     load: Load,

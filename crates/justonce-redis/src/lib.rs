@@ -1,1 +1,47 @@
-//! The Redis store: single node, Sentinel and Cluster.
+//! The Redis store of Justonce: many processes, one truth. Single node, Sentinel and Cluster;
+//! Redis 7.0 or later, or Valkey.
+//!
+//! ```no_run
+//! use justonce_core::{Engine, Key, Operation, Outcome, Scope};
+//! use justonce_redis::RedisStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = RedisStore::builder("redis://127.0.0.1:6379").open().await?;
+//! let engine = Engine::new(store);
+//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//! engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Each step of the protocol is one Lua script in the folder `lua`, and one round trip: a
+//! first-time operation takes two commands, a duplicate one. Time is the server's. The scripts
+//! change records by the rules; what a step only reads is answered by the pure function
+//! [`transition`](justonce_core::transition) itself.
+//!
+//! Those who wait for a running operation are woken by the server: a claim that somebody waits for
+//! is marked, and only the end of a marked claim is published.
+
+mod address;
+mod cluster;
+mod codec;
+mod error;
+mod layout;
+mod link;
+mod listing;
+mod maintenance;
+mod node;
+mod nodes;
+mod open;
+mod records;
+mod reply;
+mod scripts;
+mod sentinel;
+mod slots;
+mod store;
+mod subscription;
+mod waiters;
+
+pub use open::RedisStoreBuilder;
+pub use store::RedisStore;

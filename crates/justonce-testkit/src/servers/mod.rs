@@ -7,7 +7,13 @@ mod port;
 mod postgres;
 mod postgres_template;
 mod process;
+mod redis;
+mod redis_cluster;
+mod redis_sentinel;
 
 pub use port::free_port;
 pub use postgres::{PostgresOptions, PostgresServer};
 pub use process::{Process, ServerError, program};
+pub use redis::RedisServer;
+pub use redis_cluster::RedisCluster;
+pub use redis_sentinel::RedisSentinel;

@@ -1,0 +1,62 @@
+//! The layer on axum with Redis, beside the crate `idempotent` on the same server.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+use justonce_testkit::servers::RedisServer;
+
+use super::run::{StoresArgs, add};
+use crate::gateway::{Load, Process, load, prime};
+use crate::report::{Report, median};
+
+/// How many connections at once.
+const CONNECTIONS: u32 = 64;
+
+pub(super) fn measure(
+    args: &StoresArgs,
+    server: &RedisServer,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<()> {
+    let Some(peer) = &args.peer else {
+        println!("the peer is left out: `cargo xtask bench stores` builds it");
+        return Ok(());
+    };
+    let exe = std::env::current_exe()?;
+    let ours = |more: &[&str]| {
+        let redis = ["layer", "--redis", &server.url()];
+        Process::announced(Command::new(&exe).args(redis).args(more))
+    };
+    let (plain, near) = (ours(&[])?, ours(&["--near"])?);
+    let peer = Process::announced(Command::new(peer).arg(server.url()))?;
+    let urls = [&plain.url, &near.url, &peer.url];
+    let first = in_turn(args, directory, Load::FirstTime, urls)?;
+    add(report, "layer with Redis: first-time to `idempotent`", first[0], first[2], 1.2);
+    let again = in_turn(args, directory, Load::Duplicates, urls)?;
+    add(report, "layer with Redis: duplicates to `idempotent`", again[0], again[2], 1.0);
+    let what = "layer with Redis and the near cache: duplicates to `idempotent`";
+    add(report, what, again[1], again[2], 1.5);
+    Ok(())
+}
+
+/// The median rates of three servers under one load.
+fn in_turn(
+    args: &StoresArgs,
+    directory: &Path,
+    what: Load,
+    urls: [&String; 3],
+) -> Result<[f64; 3]> {
+    let mut rates: [Vec<f64>; 3] = Default::default();
+    for round in 0..args.rounds {
+        for (server, (url, rates)) in urls.iter().zip(&mut rates).enumerate() {
+            // Each has keys of its own; a replay must have been executed before.
+            let name = format!("{what:?}-{server}-{round}");
+            if what == Load::Duplicates {
+                prime(url, &name)?;
+            }
+            rates.push(load(directory, url, what, &name, CONNECTIONS, args.time())?.rate);
+        }
+    }
+    Ok(rates.map(median))
+}

@@ -1,0 +1,61 @@
+//! The run: private servers, then each measurement.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use justonce_testkit::servers::{PostgresOptions, PostgresServer, RedisServer};
+
+use super::{layer, postgres, redis};
+use crate::machine::describe;
+use crate::report::{Report, write_into};
+
+/// Redis and PostgreSQL beside their own load tools and a peer.
+#[derive(Args)]
+pub(crate) struct StoresArgs {
+    /// Rounds, in each of which every candidate is loaded once; the median counts.
+    #[arg(long, default_value_t = 3)]
+    pub(super) rounds: u64,
+    /// Seconds that each candidate is loaded in a round.
+    #[arg(long, default_value_t = 3)]
+    pub(super) seconds: u64,
+    /// The peer's binary; `cargo xtask bench stores` builds it. Without it, it is left out.
+    #[arg(long)]
+    pub(super) peer: Option<PathBuf>,
+    /// Replace the figures in this file, between its markers.
+    #[arg(long)]
+    write: Option<PathBuf>,
+}
+
+impl StoresArgs {
+    pub(super) const fn time(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
+}
+
+pub(crate) fn run(args: &StoresArgs) -> Result<ExitCode> {
+    println!("{}", describe());
+    let directory = tempfile::tempdir()?;
+    let mut report = Report::default();
+    let server = RedisServer::start_with(&["--save", "", "--appendonly", "no"])?;
+    redis::measure(args, &server, &mut report)?;
+    layer::measure(args, &server, directory.path(), &mut report)?;
+    drop(server);
+    let options = PostgresOptions { fsync: true, ..PostgresOptions::default() };
+    postgres::measure(args, &PostgresServer::start(options)?, directory.path(), &mut report)?;
+    println!("\n{}", report.table());
+    if let Some(file) = &args.write {
+        write_into(file, "stores", &report)?;
+    }
+    Ok(if report.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Adds a ratio to the report.
+pub(super) fn add(report: &mut Report, what: &str, ours: f64, theirs: f64, least: f64) {
+    let ratio = ours / theirs;
+    let measured =
+        format!("{ratio:.2} × ({:.1} k/s to {:.1} k/s)", ours / 1e3, theirs / 1e3);
+    report.add(what, measured, &format!("≥ {least} ×"), ratio >= least);
+}

@@ -1,0 +1,15 @@
+-- complete: stores the outcome.
+--
+-- KEYS  record, index
+-- ARGV  moment, confirm, fence, outcome
+local other, r = load()
+if other then
+  return other
+elseif is_stale(r) then
+  return refuse(r, 'complete', 'superseded')
+elseif r.state == 'P' or r.state == 'U' then
+  return settle(r, 'C', ARGV[4], 'completed')
+elseif r.state == 'C' and r.reply == ARGV[4] then
+  return same()
+end
+return refuse(r, 'complete', 'settled')

@@ -1,0 +1,37 @@
+-- sweep: does what time alone demands of one record.
+--
+-- KEYS  record, index
+-- ARGV  moment
+-- gives 'kept' | 'removed' | 'buried' | 'held'
+local raw = redis.call('GET', KEYS[1])
+if not raw then
+  -- Somebody removed the record by hand; its place in the index goes too.
+  redis.call('ZREM', KEYS[2], member())
+  return 'kept'
+end
+local r = read(raw)
+if not r then
+  return 'damaged'
+elseif r.state == 'T' then
+  if now < r.till then
+    return 'kept'
+  end
+  remove(r)
+  return 'removed'
+elseif is_held(r) then
+  hold(r, held_because(r), r.till)
+  return 'held'
+end
+local ends = ended(r)
+if not ends then
+  return 'kept'
+elseif now >= ends + r.refuse then
+  remove(r)
+  return 'removed'
+end
+store({
+  state = 'T', waited = 0, fence = r.fence, attempt = 0, created = 0, changed = ends,
+  till = ends + r.refuse, also = ends, number = 0, dropped = 0, notes = 0, claim_bytes = 0,
+  subject_bytes = 0, fixed = '', point = '', reply = '', history = '',
+}, true)
+return 'buried'

@@ -1,0 +1,88 @@
+-- How a record is changed. All that can go wrong goes wrong at the first write: the index comes
+-- before the record, and a server that is out of memory or read-only refuses it as a whole.
+local MAX_NOTES = 16
+-- The index orders a bucket by class and by the moment at which time demands something.
+local CLASS = 2 ^ 45
+local FREE, HELD, COMPLETED, FAILED, UNKNOWN, TOMBSTONE = 0, 1, 2, 3, 4, 5
+
+local function score(r)
+  if r.state == 'P' then
+    return (held_because(r) and HELD or FREE) * CLASS + r.till
+  elseif r.state == 'C' then
+    return COMPLETED * CLASS + r.till
+  elseif r.state == 'F' then
+    return FAILED * CLASS + r.till
+  elseif r.state == 'W' then
+    return FAILED * CLASS + r.also
+  elseif r.state == 'U' then
+    return UNKNOWN * CLASS + r.changed
+  end
+  return TOMBSTONE * CLASS + r.till
+end
+
+local function member()
+  return string.sub(KEYS[1], -32)
+end
+
+-- Stores the record; `moved` says that its place in the index may be another.
+local function store(r, moved)
+  if moved then
+    redis.call('ZADD', KEYS[2], string.format('%.0f', score(r)), member())
+  end
+  local head = struct.pack(HEAD, 'J', 1, r.state, r.waited, head_sum(r), r.fence, r.attempt,
+    r.created, r.changed, r.till, r.also, r.number, r.dropped, r.notes, r.claim_bytes,
+    r.subject_bytes, #r.point, #r.reply)
+  redis.call('SET', KEYS[1], head .. r.fixed .. r.point .. r.reply .. r.history)
+end
+
+-- Wakes those who wait for a claim that has just ended.
+local function wake(r)
+  local channel = string.sub(KEYS[2], 2, -6) .. ':settled'
+  redis.call('PUBLISH', channel, member() .. struct.pack('>I8', r.fence))
+end
+
+-- Stores a record whose claim, if it had one, ended.
+local function store_ended(r)
+  local waited = r.waited
+  r.waited = 0
+  store(r, true)
+  if waited == 1 then
+    wake(r)
+  end
+end
+
+local function remove(r)
+  redis.call('ZREM', KEYS[2], member())
+  redis.call('DEL', KEYS[1])
+  if r.waited == 1 then
+    wake(r)
+  end
+end
+
+-- Adds a note about a fence, given as its eight bytes. The first note stays, then the newest.
+local function note(r, fence, ...)
+  local text = ''
+  for _, word in ipairs({ ... }) do
+    text = text .. struct.pack('>I2', #word) .. word
+  end
+  if r.notes >= MAX_NOTES then
+    local second = 19 + struct.unpack('>I2', r.history)
+    local third = second + 18 + struct.unpack('>I2', r.history, second)
+    r.history = string.sub(r.history, 1, second - 1) .. string.sub(r.history, third)
+    r.dropped = r.dropped + 1
+  else
+    r.notes = r.notes + 1
+  end
+  r.history = r.history .. struct.pack('>I2I8', #text, now) .. fence .. text
+end
+
+local function own_fence(r)
+  return struct.pack('>I8', r.fence)
+end
+
+-- Nobody can tell what became of it. What time did, it did when the lease lapsed.
+local function hold(r, reason, since)
+  r.state, r.reply, r.changed, r.till, r.also = 'U', reason, since, 0, 0
+  note(r, own_fence(r), 'held', reason)
+  store_ended(r)
+end

@@ -1,0 +1,368 @@
+//! Records read back. Every byte is checked as far as it can be: by the check sums of the parts,
+//! by that of the head, and by what its values may be.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use justonce_core::codec::{decode_outcome, note_kind};
+use justonce_core::store::Stored;
+use justonce_core::{
+    AfterRetention, BackOff, Checkpoint, Damage, DamagedRecord, Entry, Failed, Fence, Fingerprint,
+    InProgress, Key, MAX_NOTES, Note, OnFailure, OnLapsed, Outcome, Owner, Policy, Record,
+    RecordId, Scope, Settled, State, Subject, Timeline, Timestamp, Token, Tombstone, Unknown,
+    UnknownReason, Waiting,
+};
+
+use super::frame::{
+    FINGERPRINT_BYTES, HEAD_BYTES, MAGIC, PROMISE_BYTES, TOKEN_BYTES, VERSION, sum,
+};
+
+/// Reads a whole record with its timeline.
+pub(crate) fn stored(id: &RecordId, bytes: &[u8]) -> Result<Stored, DamagedRecord> {
+    read_stored(id, bytes).map_err(|damage| DamagedRecord { id: *id, damage })
+}
+
+/// Reads the beginning of a record: the entry without its outcome, checkpoint and timeline.
+pub(crate) fn entry_of(id: &RecordId, bytes: &[u8]) -> Result<Entry, DamagedRecord> {
+    let read = || {
+        let mut input = Input(bytes);
+        let head = Head::read(&mut input)?;
+        if head.state == b'T' {
+            return Ok(Entry::Tombstone(tombstone(&head)));
+        }
+        let (subject, claim) = fixed(id, &head, &mut input)?;
+        let reply = Reply { point: None, bytes: &[], is_there: false };
+        Ok(Entry::Record(record(&head, subject, claim, reply)?))
+    };
+    read().map_err(|damage| DamagedRecord { id: *id, damage })
+}
+
+fn read_stored(id: &RecordId, bytes: &[u8]) -> Result<Stored, Damage> {
+    let mut input = Input(bytes);
+    let head = Head::read(&mut input)?;
+    if head.state == b'T' {
+        let entry = Entry::Tombstone(tombstone(&head));
+        return Ok(Stored { entry, timeline: Timeline::default() });
+    }
+    let (subject, claim) = fixed(id, &head, &mut input)?;
+    let point = input.take(head.point_bytes)?;
+    let point = match point {
+        [] => None,
+        point => Some(checkpoint(point)?.numbered(head.number)),
+    };
+    let bytes = input.take(head.reply_bytes)?;
+    let entry = record(&head, subject, claim, Reply { point, bytes, is_there: true })?;
+    let timeline = timeline(&head, &mut input)?;
+    Ok(Stored { entry: Entry::Record(entry), timeline })
+}
+
+/// Bytes from which parts are taken.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Damage> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(Damage::Truncated)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Damage> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Damage::Truncated)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn byte(&mut self) -> Result<u8, Damage> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn short(&mut self) -> Result<u16, Damage> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn number(&mut self) -> Result<u32, Damage> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn long(&mut self) -> Result<u64, Damage> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn moment(&mut self) -> Result<Timestamp, Damage> {
+        self.long().map(Timestamp::from_millis)
+    }
+
+    fn duration(&mut self) -> Result<Duration, Damage> {
+        self.long().map(Duration::from_millis)
+    }
+
+    fn word(&mut self) -> Result<&'a str, Damage> {
+        let length = self.short()?;
+        text(self.take(usize::from(length))?)
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Damage> {
+    std::str::from_utf8(bytes).map_err(|_| Damage::Content)
+}
+
+/// What the scripts decide by.
+struct Head {
+    state: u8,
+    fence: u64,
+    attempt: u32,
+    created: Timestamp,
+    changed: Timestamp,
+    till: Timestamp,
+    also: Timestamp,
+    number: u32,
+    dropped: u32,
+    notes: u8,
+    claim_bytes: usize,
+    subject_bytes: usize,
+    point_bytes: usize,
+    reply_bytes: usize,
+}
+
+impl Head {
+    fn read(input: &mut Input<'_>) -> Result<Self, Damage> {
+        if input.0.len() < HEAD_BYTES {
+            return Err(Damage::Truncated);
+        }
+        if input.byte()? != MAGIC {
+            return Err(Damage::Foreign);
+        }
+        let version = input.byte()?;
+        if version != VERSION {
+            return Err(Damage::Version(version));
+        }
+        let state = input.byte()?;
+        // Whether somebody waits; it means nothing to a reader.
+        let _waited = input.byte()?;
+        let sum = input.number()?;
+        let head = Self {
+            state,
+            fence: input.long()?,
+            attempt: input.number()?,
+            created: input.moment()?,
+            changed: input.moment()?,
+            till: input.moment()?,
+            also: input.moment()?,
+            number: input.number()?,
+            dropped: input.number()?,
+            notes: input.byte()?,
+            claim_bytes: usize::from(input.short()?),
+            subject_bytes: usize::from(input.short()?),
+            point_bytes: length(input.number()?)?,
+            reply_bytes: length(input.number()?)?,
+        };
+        if head.sum() == u64::from(sum) { Ok(head) } else { Err(Damage::Checksum) }
+    }
+
+    /// The same sum as the scripts compute, which count in doubles: below 2^53 both are exact.
+    fn sum(&self) -> u64 {
+        let parts = [
+            (1, self.fence),
+            (3, u64::from(self.attempt)),
+            (5, self.created.as_millis()),
+            (7, self.changed.as_millis()),
+            (11, self.till.as_millis()),
+            (13, self.also.as_millis()),
+            (17, u64::from(self.number)),
+            (19, u64::from(self.dropped)),
+            (23, u64::from(self.notes)),
+            (29, u64::from(self.state)),
+            (31, self.claim_bytes as u64),
+            (37, self.subject_bytes as u64),
+            (41, self.point_bytes as u64),
+            (43, self.reply_bytes as u64),
+        ];
+        let sum = parts
+            .iter()
+            .fold(0_u64, |sum, (factor, part)| sum.wrapping_add(part.wrapping_mul(*factor)));
+        sum % (1 << 32)
+    }
+}
+
+fn length(bytes: u32) -> Result<usize, Damage> {
+    usize::try_from(bytes).map_err(|_| Damage::Content)
+}
+
+fn tombstone(head: &Head) -> Tombstone {
+    Tombstone { fence: Fence::new(head.fence), since: head.also, until: head.till }
+}
+
+/// What belongs to a claim.
+struct Claim {
+    owner: Owner,
+    token: Token,
+    policy: Policy,
+}
+
+/// Reads the parts that every record has.
+fn fixed(id: &RecordId, head: &Head, input: &mut Input<'_>) -> Result<(Subject, Claim), Damage> {
+    let print = input.take(FINGERPRINT_BYTES)?;
+    let claim = claim(input.take(head.claim_bytes)?)?;
+    let subject = subject(id, head, print, input.take(head.subject_bytes)?)?;
+    Ok((subject, claim))
+}
+
+fn claim(bytes: &[u8]) -> Result<Claim, Damage> {
+    let mut input = Input(bytes);
+    let summed = bytes.get(..PROMISE_BYTES + TOKEN_BYTES).ok_or(Damage::Truncated)?;
+    let policy = promise(&mut input)?;
+    let token = Token(u128::from_be_bytes(input.array()?));
+    let expected = input.long()?;
+    if sum(&[summed, input.0]) != expected {
+        return Err(Damage::Checksum);
+    }
+    Ok(Claim { owner: Owner::new(text(input.0)?), token, policy })
+}
+
+fn promise(input: &mut Input<'_>) -> Result<Policy, Damage> {
+    let on_lapsed = match input.byte()? {
+        0 => OnLapsed::Rerun,
+        1 => OnLapsed::Resume,
+        2 => OnLapsed::Hold,
+        _ => return Err(Damage::Content),
+    };
+    let on_failure = input.byte()?;
+    let max_attempts = NonZeroU32::new(input.number()?);
+    let (lease, cap) = (input.duration()?, input.duration()?);
+    let (retention, refuse) = (input.duration()?, input.duration()?);
+    let (first, max) = (input.duration()?, input.duration()?);
+    let after = if refuse.is_zero() { AfterRetention::New } else { AfterRetention::Refuse(refuse) };
+    let on_failure = match on_failure {
+        0 => OnFailure::Replay,
+        1 => OnFailure::Release,
+        2 => OnFailure::Retry(BackOff { first, max }),
+        _ => return Err(Damage::Content),
+    };
+    let policy = Policy::builder()
+        .lease(lease)
+        .lease_cap(cap)
+        .on_lapsed(on_lapsed)
+        .on_failure(on_failure)
+        .max_attempts(max_attempts)
+        .retention(retention)
+        .after_retention(after);
+    policy.build().map_err(|_| Damage::Content)
+}
+
+fn subject(id: &RecordId, head: &Head, print: &[u8], bytes: &[u8]) -> Result<Subject, Damage> {
+    let mut input = Input(bytes);
+    let expected = input.long()?;
+    let summed = input.0;
+    let scope = input.word()?;
+    if sum(&[id.as_bytes(), print, summed]) != expected {
+        return Err(Damage::Checksum);
+    }
+    let mut print = Input(print);
+    Ok(Subject {
+        scope: Scope::parse(scope).map_err(|_| Damage::Content)?,
+        key: Key::client(text(input.0)?).map_err(|_| Damage::Content)?,
+        fingerprint: Fingerprint::from_parts(print.byte()?, print.array()?),
+        created_at: head.created,
+    })
+}
+
+/// Reads a checkpoint; its number lies elsewhere.
+pub(crate) fn checkpoint(bytes: &[u8]) -> Result<Checkpoint, Damage> {
+    let mut input = Input(bytes);
+    let expected = input.long()?;
+    if sum(&[input.0]) != expected {
+        return Err(Damage::Checksum);
+    }
+    let name = input.word()?;
+    Checkpoint::new(name, Bytes::copy_from_slice(input.0)).map_err(|_| Damage::Content)
+}
+
+/// The checkpoint and the reply of a record. A line in a list has neither.
+struct Reply<'a> {
+    point: Option<Checkpoint>,
+    bytes: &'a [u8],
+    is_there: bool,
+}
+
+impl Reply<'_> {
+    fn outcome(&self) -> Result<Outcome, Damage> {
+        match self.bytes {
+            [] => Ok(Outcome::empty()),
+            bytes => decode_outcome(bytes),
+        }
+    }
+
+    fn reason(&self) -> Result<UnknownReason, Damage> {
+        if !self.is_there {
+            return Ok(UnknownReason::Lapsed);
+        }
+        UnknownReason::parse(text(self.bytes)?).ok_or(Damage::Content)
+    }
+}
+
+fn record(head: &Head, subject: Subject, claim: Claim, reply: Reply<'_>) -> Result<Record, Damage> {
+    let Claim { owner, token, policy } = claim;
+    let settled = |reply: &Reply<'_>| {
+        let after_retention = policy.after_retention();
+        reply.outcome().map(|outcome| Settled { outcome, expires_at: head.till, after_retention })
+    };
+    let state = match head.state {
+        b'C' => State::Completed(settled(&reply)?),
+        b'F' => State::Failed(Failed::Final(settled(&reply)?)),
+        b'P' => State::InProgress(InProgress {
+            owner,
+            token,
+            claimed_at: head.also,
+            lease_until: head.till,
+            policy: Arc::new(policy),
+            checkpoint: reply.point,
+        }),
+        b'W' => State::Failed(Failed::Waiting(Waiting {
+            failure: reply.outcome()?,
+            retry_at: head.till,
+            expires_at: head.also,
+            policy: Arc::new(policy),
+            checkpoint: reply.point,
+        })),
+        b'U' => State::Unknown(Unknown {
+            reason: reply.reason()?,
+            owner,
+            policy: Arc::new(policy),
+            checkpoint: reply.point,
+        }),
+        _ => return Err(Damage::Content),
+    };
+    Ok(Record {
+        subject: Arc::new(subject),
+        fence: Fence::new(head.fence),
+        attempt: head.attempt,
+        changed_at: head.changed,
+        state,
+    })
+}
+
+fn timeline(head: &Head, input: &mut Input<'_>) -> Result<Timeline, Damage> {
+    let count = usize::from(head.notes);
+    if count > MAX_NOTES {
+        return Err(Damage::Content);
+    }
+    let mut notes = Vec::with_capacity(count);
+    for _ in 0..count {
+        let length = input.short()?;
+        let (at, fence) = (input.moment()?, Fence::new(input.long()?));
+        let mut words = Input(input.take(usize::from(length))?);
+        let name = words.word()?;
+        let mut rest = Vec::new();
+        while !words.0.is_empty() {
+            rest.push(words.word()?);
+        }
+        let kind = note_kind(name, &rest).ok_or(Damage::Content)?;
+        notes.push(Note { at, fence, kind });
+    }
+    if !input.0.is_empty() {
+        return Err(Damage::Content);
+    }
+    Ok(Timeline::from_parts(notes, head.dropped))
+}

@@ -1,0 +1,30 @@
+//! The sizes of the parts of a record, and their check sum.
+
+use xxhash_rust::xxh3::Xxh3;
+
+/// The version of the layout that this release writes.
+pub(super) const VERSION: u8 = 1;
+/// The first byte of every record.
+pub(super) const MAGIC: u8 = b'J';
+/// What the scripts decide by, in bytes.
+pub(super) const HEAD_BYTES: usize = 73;
+/// Version and digest of a fingerprint, in bytes.
+pub(super) const FINGERPRINT_BYTES: usize = 33;
+/// A policy, in bytes.
+pub(super) const PROMISE_BYTES: usize = 54;
+/// The token of a begin, in bytes.
+pub(super) const TOKEN_BYTES: usize = 16;
+/// A check sum, in bytes.
+pub(super) const SUM_BYTES: usize = 8;
+/// So many bytes from the beginning hold the head, the fingerprint, the claim and the subject, each
+/// as large as it may be: enough for a line in a list, however large the outcome.
+pub(crate) const SUMMARY_BYTES: usize = 2048;
+
+/// The check sum of parts that the scripts pass on (XXH3).
+pub(super) fn sum(parts: &[&[u8]]) -> u64 {
+    let mut hasher = Xxh3::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.digest()
+}

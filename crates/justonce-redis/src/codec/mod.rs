@@ -1,0 +1,10 @@
+//! Records as they lie in Redis: a head with all that the scripts decide by, and parts that they
+//! pass on as they are. `lua/record.lua` describes and reads the same bytes.
+
+mod decode;
+mod encode;
+mod frame;
+
+pub(crate) use decode::{checkpoint as point, entry_of, stored};
+pub(crate) use encode::{checkpoint, claim, fingerprint, outcome, subject};
+pub(crate) use frame::SUMMARY_BYTES;

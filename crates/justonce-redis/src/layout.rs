@@ -1,0 +1,117 @@
+//! Where things lie in Redis: 256 buckets, each in one hash slot.
+//!
+//! A bucket has three kinds of keys, and all begin with the same hash tag:
+//!
+//! ```text
+//! {prefix:3f}r<32 bytes>   a record; the bytes are its name, whose first byte is the bucket
+//! {prefix:3f}i             the index: the names of the bucket's records, by class and due moment
+//! {prefix:3f}f             the last fence given in the bucket
+//! ```
+
+use justonce_core::RecordId;
+
+use justonce_core::StateName;
+
+/// How many buckets there are. It is part of the layout and never changes.
+pub(crate) const BUCKETS: usize = 256;
+/// The distance between two classes of the index; moments in milliseconds lie within it.
+pub(crate) const CLASS: u64 = 1 << 45;
+/// The state of each class of the index, as it is stored.
+pub(crate) const CLASSES: [StateName; 6] = [
+    StateName::InProgress,
+    StateName::InProgress,
+    StateName::Completed,
+    StateName::Failed,
+    StateName::Unknown,
+    StateName::Tombstone,
+];
+/// How many hash slots a cluster has.
+pub(crate) const SLOTS: u16 = 16384;
+
+/// The names of all keys under one prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    tags: Vec<String>,
+    channel: String,
+}
+
+impl Layout {
+    pub(crate) fn new(prefix: &str) -> Self {
+        let tags = (0..BUCKETS).map(|bucket| format!("{{{prefix}:{bucket:02x}}}")).collect();
+        Self { tags, channel: format!("{prefix}:settled") }
+    }
+
+    /// The channel on which the ends of claims are published.
+    pub(crate) fn channel(&self) -> &str {
+        &self.channel
+    }
+
+    /// The key of a record.
+    pub(crate) fn record(&self, id: &RecordId) -> Vec<u8> {
+        let mut key = self.key(bucket(id), b"r");
+        key.extend_from_slice(id.as_bytes());
+        key
+    }
+
+    /// The key of a bucket's index.
+    pub(crate) fn index(&self, bucket: u8) -> Vec<u8> {
+        self.key(bucket, b"i")
+    }
+
+    /// The key of a bucket's last fence.
+    pub(crate) fn fences(&self, bucket: u8) -> Vec<u8> {
+        self.key(bucket, b"f")
+    }
+
+    fn key(&self, bucket: u8, kind: &[u8]) -> Vec<u8> {
+        let tag = self.tags.get(usize::from(bucket)).map_or("", String::as_str);
+        let mut key = Vec::with_capacity(tag.len() + 33);
+        key.extend_from_slice(tag.as_bytes());
+        key.extend_from_slice(kind);
+        key
+    }
+
+    /// The hash slot of a bucket.
+    pub(crate) fn slot(&self, bucket: u8) -> u16 {
+        let tag = self.tags.get(usize::from(bucket)).map_or("", String::as_str);
+        let hashed = tag.trim_start_matches('{').trim_end_matches('}');
+        crc16(hashed.as_bytes()) % SLOTS
+    }
+}
+
+/// The bucket of a record: buckets follow each other in the order of names.
+pub(crate) fn bucket(id: &RecordId) -> u8 {
+    let [first, ..] = id.as_bytes();
+    *first
+}
+
+/// CRC-16/XMODEM, by which a cluster assigns keys to slots.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        let layout = Layout::new("justonce");
+        // CLUSTER KEYSLOT {justonce:00}
+        assert_eq!(layout.slot(0), crc16(b"justonce:00") % SLOTS);
+    }
+
+    #[test]
+    fn a_key_names_its_bucket() {
+        let id = RecordId::from_bytes([0x3f; 32]);
+        let layout = Layout::new("p");
+        assert!(layout.record(&id).starts_with(b"{p:3f}r???"));
+        assert_eq!(layout.index(bucket(&id)), b"{p:3f}i");
+        assert_eq!(layout.fences(0x0a), b"{p:0a}f");
+    }
+}

@@ -1,0 +1,194 @@
+//! One connection to one server, made when it is needed and made anew when it is lost.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use justonce_core::{StoreError, StoreErrorKind, StoreResult};
+use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, PushInfo, PushKind, RedisError,
+    Value,
+};
+use tokio::time::timeout;
+
+use crate::error::{Trouble, unreachable};
+use crate::sentinel::Sentinels;
+
+/// How long making a connection may take, with all that belongs to it.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How many steps may be on their way to the connection's task before callers queue.
+const PIPELINE_STEPS: usize = 1024;
+
+/// To whom a link connects.
+pub(crate) enum Target {
+    /// Always the same server.
+    Server(ConnectionInfo),
+    /// The primary that the sentinels name.
+    Primary(Arc<Sentinels>),
+}
+
+/// A connection to one server that comes back by itself.
+pub(crate) struct Link {
+    target: Target,
+    reply_timeout: Duration,
+    live: Mutex<Option<Live>>,
+    /// Why the last attempt to connect failed, for those who queued behind it.
+    refusal: Mutex<Option<StoreError>>,
+    attempts: AtomicU64,
+    connecting: tokio::sync::Mutex<()>,
+}
+
+/// A connection as long as it lives.
+#[derive(Clone)]
+pub(crate) struct Live {
+    connection: MultiplexedConnection,
+    gone: Arc<AtomicBool>,
+}
+
+impl Link {
+    pub(crate) fn new(target: Target, reply_timeout: Duration) -> Self {
+        Self {
+            target,
+            reply_timeout,
+            live: Mutex::new(None),
+            refusal: Mutex::new(None),
+            attempts: AtomicU64::new(0),
+            connecting: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// The connection, made now if there is none. Nothing is sent if this fails.
+    pub(crate) async fn live(&self) -> StoreResult<Live> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let attempts = self.attempts.load(Ordering::Acquire);
+        let _turn = self.connecting.lock().await;
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        if self.attempts.load(Ordering::Acquire) != attempts
+            && let Some(refusal) = lock(&self.refusal).clone()
+        {
+            // Somebody tried while we queued. One attempt at a time is enough for all.
+            return Err(refusal);
+        }
+        let connected = self.connect().await;
+        self.attempts.fetch_add(1, Ordering::AcqRel);
+        *lock(&self.refusal) = connected.as_ref().err().cloned();
+        let live = connected?;
+        *lock(&self.live) = Some(live.clone());
+        Ok(live)
+    }
+
+    fn current(&self) -> Option<Live> {
+        lock(&self.live).clone().filter(|live| !live.gone.load(Ordering::Acquire))
+    }
+
+    /// Gives up the connection, if there is one: the next step makes another.
+    pub(crate) fn drop_live(&self) {
+        *lock(&self.live) = None;
+    }
+
+    /// Where the server is now.
+    pub(crate) async fn info(&self) -> StoreResult<ConnectionInfo> {
+        match &self.target {
+            Target::Server(info) => Ok(info.clone()),
+            Target::Primary(sentinels) => sentinels.primary().await,
+        }
+    }
+
+    async fn connect(&self) -> StoreResult<Live> {
+        let live = self.connect_to(&self.info().await?).await?;
+        if let Target::Primary(_) = self.target {
+            ensure_primary(&live).await?;
+        }
+        Ok(live)
+    }
+
+    async fn connect_to(&self, info: &ConnectionInfo) -> StoreResult<Live> {
+        let what = info.addr().to_string();
+        let client = Client::open(info.clone()).map_err(|error| unreachable(&what, error))?;
+        let gone = Arc::new(AtomicBool::new(false));
+        let lost = Arc::clone(&gone);
+        let tell = move |push: PushInfo| -> Result<(), SendError> {
+            if push.kind == PushKind::Disconnection {
+                lost.store(true, Ordering::Release);
+            }
+            Ok(())
+        };
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(self.reply_timeout))
+            .set_pipeline_buffer_size(PIPELINE_STEPS)
+            .set_push_sender(tell);
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        match timeout(CONNECT_TIMEOUT, connecting).await {
+            Ok(Ok(connection)) => Ok(Live { connection, gone }),
+            Ok(Err(error)) => Err(unreachable(&what, error)),
+            Err(_) => Err(silent(&what)),
+        }
+    }
+}
+
+impl Live {
+    /// Sends one command.
+    pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Trouble> {
+        let mut connection = self.connection.clone();
+        let reply = connection.req_packed_command(command).await;
+        self.judged(reply.and_then(Value::extract_error))
+    }
+
+    /// Sends some commands at once, and gives the reply to each.
+    pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Trouble> {
+        let mut connection = self.connection.clone();
+        let count = commands.len();
+        self.judged(connection.req_packed_commands(commands, 0, count).await)
+    }
+
+    fn judged<T>(&self, reply: Result<T, RedisError>) -> Result<T, Trouble> {
+        reply.map_err(|error| {
+            let trouble = Trouble::of(error);
+            if matches!(trouble, Trouble::Broken(_) | Trouble::Demoted(_)) {
+                self.gone.store(true, Ordering::Release);
+            }
+            trouble
+        })
+    }
+}
+
+/// A sentinel may still name a server that has just become a replica.
+async fn ensure_primary(live: &Live) -> StoreResult<()> {
+    let role = live.send(&redis::cmd("ROLE")).await.map_err(|trouble| {
+        let error = trouble.into_error();
+        StoreError::not_applied(error.kind(), format!("the primary does not answer: {error}"))
+    })?;
+    let name = match role {
+        Value::Array(parts) => parts.into_iter().next(),
+        _ => None,
+    };
+    if matches!(name, Some(Value::BulkString(name)) if name == b"master") {
+        return Ok(());
+    }
+    let message = "the server that the sentinels name is not a primary yet";
+    Err(StoreError::not_applied(StoreErrorKind::Unavailable, message))
+}
+
+/// A server that accepts a connection and then says nothing.
+pub(crate) fn silent(what: &str) -> StoreError {
+    let message = format!("cannot reach {what}: no answer within {CONNECT_TIMEOUT:?}");
+    StoreError::not_applied(StoreErrorKind::Unavailable, message)
+}
+
+/// A panic elsewhere does not matter: these hold single values.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").finish_non_exhaustive()
+    }
+}

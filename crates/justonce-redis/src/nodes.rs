@@ -1,0 +1,239 @@
+//! Sending commands to the server that has the bucket, and what to do when that changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use justonce_core::{StoreError, StoreErrorKind, StoreResult};
+use redis::{Client, Cmd, Value};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::address::Address;
+use crate::cluster::{Cluster, unserved};
+use crate::error::Trouble;
+use crate::layout::Layout;
+use crate::link::{Live, Target};
+use crate::node::{Node, NodeSettings};
+use crate::sentinel::Sentinels;
+
+/// How often one step is sent on to another node.
+const MAX_REDIRECTS: u32 = 5;
+/// How often a step whose keys are on their way to another node is tried again, each time after
+/// [`TRY_AGAIN_AFTER`]: moving a bucket of ordinary size takes less.
+const MAX_TRIES_AGAIN: u32 = 50;
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// The servers of a store.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    place: Place,
+    pub(crate) layout: Layout,
+    /// Counts the changes of primaries: what was promised to those who wait may be lost with one.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+enum Place {
+    One(Arc<Node>),
+    Cluster(Cluster),
+}
+
+/// A reply, and the connection it came by.
+pub(crate) struct Sent {
+    pub(crate) value: Value,
+    pub(crate) live: Live,
+}
+
+/// How often a step was turned away, and how.
+#[derive(Default)]
+struct Patience {
+    redirects: u32,
+    tries: u32,
+}
+
+impl Nodes {
+    pub(crate) fn new(address: Address, layout: Layout, settings: NodeSettings) -> Self {
+        let place = match address {
+            Address::Single(info) => {
+                let name = info.addr().to_string();
+                let target = || Target::Server(info.clone());
+                Place::One(Arc::new(Node::new(name, settings, target)))
+            }
+            Address::Sentinel { sentinels, name, primary } => {
+                let title = name.clone();
+                let all = Arc::new(Sentinels { sentinels, name, template: primary });
+                let target = || Target::Primary(Arc::clone(&all));
+                Place::One(Arc::new(Node::new(title, settings, target)))
+            }
+            Address::Cluster { seeds, node } => Place::Cluster(Cluster::new(seeds, node, settings)),
+        };
+        Self { place, layout, changes: watch::Sender::new(0) }
+    }
+
+    /// Hears of every change of a primary.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    pub(crate) const fn is_cluster(&self) -> bool {
+        matches!(self.place, Place::Cluster(_))
+    }
+
+    /// Sends a command to the server of a bucket, and goes where the servers send it. Only what
+    /// certainly did nothing is sent again.
+    pub(crate) async fn send(&self, bucket: u8, lane: u8, command: &Cmd) -> Result<Sent, Trouble> {
+        let mut patience = Patience::default();
+        loop {
+            let version = self.version();
+            let node = self.node_of(bucket).await.map_err(Trouble::Final)?;
+            let trouble = match node.live(lane).await {
+                Ok(live) => match live.send(command).await {
+                    Ok(value) => return Ok(Sent { value, live }),
+                    Err(trouble) => trouble,
+                },
+                // Nothing was sent, and another server may have taken over.
+                Err(error) => Trouble::Demoted(error),
+            };
+            let trouble = match trouble {
+                Trouble::Ask(place) => match self.ask(&place, lane, command).await {
+                    Ok(sent) => return Ok(sent),
+                    Err(trouble) => trouble,
+                },
+                other => other,
+            };
+            self.sent_away(version, &node, trouble, &mut patience).await?;
+        }
+    }
+
+    /// What to do before a step is sent once more; an error if it must not be.
+    async fn sent_away(
+        &self,
+        version: u64,
+        node: &Node,
+        trouble: Trouble,
+        patience: &mut Patience,
+    ) -> Result<(), Trouble> {
+        patience.redirects += 1;
+        match trouble {
+            Trouble::TryAgain(error) => {
+                if patience.tries >= MAX_TRIES_AGAIN {
+                    return Err(Trouble::Final(error));
+                }
+                patience.tries += 1;
+                patience.redirects = 0;
+                sleep(TRY_AGAIN_AFTER).await;
+                Ok(())
+            }
+            Trouble::Moved | Trouble::Ask(_) if patience.redirects <= MAX_REDIRECTS => {
+                self.learn(version).await.map_err(Trouble::Final)
+            }
+            Trouble::Demoted(error) => {
+                node.drop_live();
+                self.changed();
+                if patience.redirects > 1 || self.learn(version).await.is_err() {
+                    return Err(Trouble::Final(error));
+                }
+                Ok(())
+            }
+            Trouble::Broken(error) => {
+                node.drop_live();
+                self.changed();
+                Err(Trouble::Final(error))
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Sends a command to a node that is about to get the bucket.
+    async fn ask(&self, place: &str, lane: u8, command: &Cmd) -> Result<Sent, Trouble> {
+        let Place::Cluster(cluster) = &self.place else {
+            return Err(Trouble::Final(unserved("this bucket")));
+        };
+        let node = cluster.node_at(place).map_err(Trouble::Final)?;
+        let live = node.live(lane).await.map_err(Trouble::Final)?;
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command.clone());
+        let value = live.send_all(&both).await?.pop().unwrap_or(Value::Nil);
+        let value = value.extract_error().map_err(Trouble::of)?;
+        Ok(Sent { value, live })
+    }
+
+    async fn node_of(&self, bucket: u8) -> StoreResult<Arc<Node>> {
+        match &self.place {
+            Place::One(node) => Ok(Arc::clone(node)),
+            Place::Cluster(cluster) => {
+                if let Some(node) = cluster.node_of(bucket) {
+                    return Ok(node);
+                }
+                self.learn(cluster.version()).await?;
+                cluster.node_of(bucket).ok_or_else(|| unserved(&format!("bucket {bucket:02x}")))
+            }
+        }
+    }
+
+    fn version(&self) -> u64 {
+        match &self.place {
+            Place::One(_) => 0,
+            Place::Cluster(cluster) => cluster.version(),
+        }
+    }
+
+    /// Learns who has which bucket, unless somebody did since.
+    async fn learn(&self, version: u64) -> StoreResult<()> {
+        if let Place::Cluster(cluster) = &self.place
+            && cluster.learn(version, &self.layout).await?
+        {
+            self.changed();
+        }
+        Ok(())
+    }
+
+    /// Tells those who wait that what was promised to them may be lost.
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Sends one command to each server.
+    pub(crate) async fn send_each(&self, command: &Cmd) -> StoreResult<Vec<Value>> {
+        let mut replies = Vec::new();
+        for node in self.each().await? {
+            let live = node.live(0).await?;
+            replies.push(live.send(command).await.map_err(Trouble::into_error)?);
+        }
+        Ok(replies)
+    }
+
+    /// Every server that has a bucket.
+    async fn each(&self) -> StoreResult<Vec<Arc<Node>>> {
+        let first = self.node_of(0).await?;
+        Ok(match &self.place {
+            Place::One(_) => vec![first],
+            Place::Cluster(cluster) => cluster.nodes(),
+        })
+    }
+
+    /// One bucket of each server.
+    pub(crate) async fn bucket_of_each(&self) -> StoreResult<Vec<u8>> {
+        let mut found: Vec<(String, u8)> = Vec::new();
+        for bucket in 0..=u8::MAX {
+            let node = self.node_of(bucket).await?;
+            if !found.iter().any(|(name, _)| *name == node.name) {
+                found.push((node.name.clone(), bucket));
+            }
+        }
+        Ok(found.into_iter().map(|(_, bucket)| bucket).collect())
+    }
+
+    /// A client for the server on which the ends of claims are heard: in a cluster any node, for
+    /// what is published at one of them is heard at all.
+    pub(crate) async fn listening_post(&self, turn: usize) -> StoreResult<Client> {
+        let mut each = self.each().await?;
+        each.sort_by(|a, b| a.name.cmp(&b.name));
+        let node = each.iter().cycle().nth(turn % each.len().max(1));
+        let node = node.ok_or_else(|| unserved("any bucket"))?;
+        let info = node.link().info().await?;
+        Client::open(info).map_err(|error| {
+            StoreError::not_applied(StoreErrorKind::Unavailable, error.to_string())
+        })
+    }
+}

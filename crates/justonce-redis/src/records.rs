@@ -1,0 +1,171 @@
+//! The protocol on a Redis store.
+
+use justonce_core::codec::note_words;
+use justonce_core::store::{Records, Stored};
+use justonce_core::{
+    Action, Answer, Begin, Checkpoint, Failure, FailureKind, Fence, HowResolved, NoteKind, Outcome,
+    RecordId, Resolution, Resolve, Step, StoreResult,
+};
+use redis::Value;
+
+use crate::codec;
+use crate::error::{Trouble, strange};
+use crate::layout::bucket;
+use crate::reply::{self, Answered};
+use crate::scripts::Lua;
+use crate::store::RedisStore;
+
+impl Records for RedisStore {
+    async fn apply(&self, step: &Step) -> StoreResult<Answer> {
+        let (id, scripts) = (&step.id, &self.scripts);
+        match &step.action {
+            Action::Begin(begin) => self.begin(id, begin, &step.action).await,
+            Action::Peek(_) => self.peek(id, &step.action).await,
+            Action::Complete(fence, outcome) => {
+                self.write(id, &scripts.complete, *fence, &[&codec::outcome(outcome)]).await
+            }
+            Action::Fail(fence, failure) => self.fail(id, *fence, failure).await,
+            Action::Release(fence) => self.write(id, &scripts.release, *fence, &[]).await,
+            Action::Renew(fence) => self.write(id, &scripts.renew, *fence, &[]).await,
+            Action::Checkpoint(fence, point) => self.checkpoint(id, *fence, point).await,
+            Action::Abandon(fence, reason) => {
+                self.write(id, &scripts.abandon, *fence, &[reason.as_str().as_bytes()]).await
+            }
+            Action::Resolve(fence, resolve) => self.resolve(id, *fence, resolve).await,
+            Action::Sweep => self.sweep_one(id).await,
+        }
+    }
+
+    async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {
+        let mut command = redis::cmd("GET");
+        command.arg(self.layout().record(id));
+        let sent = self.nodes.send(bucket(id), 0, &command).await.map_err(Trouble::into_error)?;
+        match sent.value {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => Ok(Some(codec::stored(id, &bytes)?)),
+            _ => Err(strange("a record")),
+        }
+    }
+
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+        let place = self.waiters.enter(*id, fence);
+        self.subscription.hears().await?;
+        let keys = [self.layout().record(id)];
+        let (moment, fence) = (self.moment(), fence.get().to_be_bytes());
+        let sent = self.run(id, &self.scripts.watch, &keys, &[moment.as_bytes(), &fence]).await?;
+        match sent.value {
+            Value::Int(0) => Ok(()),
+            Value::Int(_) => {
+                place.woken().await;
+                Ok(())
+            }
+            _ => Err(strange("a wait")),
+        }
+    }
+}
+
+impl RedisStore {
+    async fn begin(&self, id: &RecordId, begin: &Begin, action: &Action) -> StoreResult<Answer> {
+        let bucket = bucket(id);
+        let keys =
+            [self.layout().record(id), self.layout().index(bucket), self.layout().fences(bucket)];
+        let late = begin.late_from().map(|late| late.as_millis().to_string()).unwrap_or_default();
+        let moment = self.moment();
+        let arguments: [&[u8]; 7] = [
+            moment.as_bytes(),
+            self.confirms(),
+            &codec::fingerprint(&begin.fingerprint),
+            &codec::claim(begin),
+            &codec::subject(id, begin),
+            late.as_bytes(),
+            begin.owner.as_str().as_bytes(),
+        ];
+        let sent = self.run(id, &self.scripts.begin, &keys, &arguments).await?;
+        let Answered { answer, wrote } = reply::begun(id, begin, action, &sent.value)?;
+        if wrote {
+            self.confirmed(&sent).await?;
+        }
+        Ok(answer)
+    }
+
+    async fn peek(&self, id: &RecordId, action: &Action) -> StoreResult<Answer> {
+        let keys = [self.layout().record(id)];
+        let sent = self.run(id, &self.scripts.peek, &keys, &[self.moment().as_bytes()]).await?;
+        Ok(reply::peeked(id, action, &sent.value)?.answer)
+    }
+
+    async fn fail(&self, id: &RecordId, fence: Fence, failure: &Failure) -> StoreResult<Answer> {
+        let kind: &[u8] = match failure.kind {
+            FailureKind::Passing => b"passing",
+            FailureKind::Permanent => b"permanent",
+        };
+        let (outcome, jitter) = (codec::outcome(&failure.outcome), failure.jitter.to_string());
+        let arguments = [outcome.as_slice(), kind, jitter.as_bytes()];
+        self.write(id, &self.scripts.fail, fence, &arguments).await
+    }
+
+    async fn checkpoint(
+        &self,
+        id: &RecordId,
+        fence: Fence,
+        point: &Checkpoint,
+    ) -> StoreResult<Answer> {
+        let (number, bytes) = (point.number().to_string(), codec::checkpoint(point));
+        let arguments = [number.as_bytes(), bytes.as_slice(), point.name().as_bytes()];
+        self.write(id, &self.scripts.checkpoint, fence, &arguments).await
+    }
+
+    async fn resolve(&self, id: &RecordId, fence: Fence, resolve: &Resolve) -> StoreResult<Answer> {
+        let empty = Outcome::empty();
+        let (how, outcome) = match &resolve.resolution {
+            Resolution::Complete(outcome) => (HowResolved::Completed, outcome),
+            Resolution::Fail(outcome) => (HowResolved::Failed, outcome),
+            Resolution::Release => (HowResolved::Released, &empty),
+        };
+        let note = NoteKind::Resolved(resolve.by.clone(), how, resolve.why.clone());
+        let (_, words) = note_words(&note);
+        let [who, name, how, why] = words.as_slice() else {
+            return Err(strange("a resolution"));
+        };
+        let outcome = codec::outcome(outcome);
+        let words = [how, who, name, why].map(|word| word.as_bytes());
+        let [how, who, name, why] = words;
+        self.write(id, &self.scripts.resolve, fence, &[&outcome, how, who, name, why]).await
+    }
+
+    /// A write by an owner, or by somebody who resolves.
+    async fn write(
+        &self,
+        id: &RecordId,
+        script: &Lua,
+        fence: Fence,
+        rest: &[&[u8]],
+    ) -> StoreResult<Answer> {
+        let keys = [self.layout().record(id), self.layout().index(bucket(id))];
+        let (moment, fence) = (self.moment(), fence.get().to_be_bytes());
+        let mut arguments = Vec::with_capacity(3 + rest.len());
+        arguments.extend_from_slice(&[moment.as_bytes(), self.confirms(), &fence]);
+        arguments.extend_from_slice(rest);
+        let sent = self.run(id, script, &keys, &arguments).await?;
+        let Answered { answer, wrote } = reply::written(id, &sent.value)?;
+        if wrote {
+            self.confirmed(&sent).await?;
+        }
+        Ok(answer)
+    }
+
+    /// Does what time demands of one record.
+    pub(crate) async fn sweep_one(&self, id: &RecordId) -> StoreResult<Answer> {
+        let keys = [self.layout().record(id), self.layout().index(bucket(id))];
+        let sent = self.run(id, &self.scripts.sweep, &keys, &[self.moment().as_bytes()]).await?;
+        Ok(reply::swept(id, &sent.value)?.answer)
+    }
+
+    /// What the scripts are told about WAIT.
+    const fn confirms(&self) -> &'static [u8] {
+        match self.confirm {
+            Some(_) => b"1",
+            None => b"",
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The scripts, one for each step, put together from the files in `lua`.
+
+use redis::Script;
+
+macro_rules! lua {
+    ($($file:literal)*) => {
+        concat!($(include_str!(concat!("../lua/", $file, ".lua"))),*)
+    };
+}
+
+/// One script, by its text and by the hash under which the server keeps it.
+pub(crate) struct Lua {
+    pub(crate) text: &'static str,
+    pub(crate) hash: String,
+}
+
+/// All scripts.
+pub(crate) struct Scripts {
+    pub(crate) begin: Lua,
+    pub(crate) peek: Lua,
+    pub(crate) complete: Lua,
+    pub(crate) fail: Lua,
+    pub(crate) release: Lua,
+    pub(crate) renew: Lua,
+    pub(crate) checkpoint: Lua,
+    pub(crate) abandon: Lua,
+    pub(crate) resolve: Lua,
+    pub(crate) sweep: Lua,
+    pub(crate) watch: Lua,
+    pub(crate) due: Lua,
+    pub(crate) count: Lua,
+}
+
+impl Lua {
+    fn new(text: &'static str) -> Self {
+        Self { text, hash: Script::new(text).get_hash().to_owned() }
+    }
+}
+
+impl Scripts {
+    pub(crate) fn new() -> Self {
+        Self {
+            begin: Lua::new(lua!("clock" "kept" "record" "write" "begin")),
+            peek: Lua::new(lua!("clock" "peek")),
+            complete: Lua::new(lua!("clock" "record" "write" "owner" "settle" "complete")),
+            fail: Lua::new(lua!("clock" "record" "write" "owner" "settle" "fail")),
+            release: Lua::new(lua!("clock" "record" "write" "owner" "settle" "release")),
+            renew: Lua::new(lua!("clock" "record" "write" "owner" "renew")),
+            checkpoint: Lua::new(lua!("clock" "record" "write" "owner" "checkpoint")),
+            abandon: Lua::new(lua!("clock" "record" "write" "owner" "abandon")),
+            resolve: Lua::new(lua!("clock" "record" "write" "owner" "settle" "resolve")),
+            sweep: Lua::new(lua!("clock" "record" "write" "sweep")),
+            watch: Lua::new(lua!("clock" "watch")),
+            due: Lua::new(lua!("clock" "due")),
+            count: Lua::new(lua!("clock" "count")),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A Redis store: sending scripts.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use justonce_core::{Clock, RecordId, StoreError, StoreErrorKind, StoreResult};
+use redis::{Cmd, Value};
+
+use crate::error::{Trouble, strange};
+use crate::layout::{Layout, bucket};
+use crate::nodes::{Nodes, Sent};
+use crate::open::RedisStoreBuilder;
+use crate::scripts::{Lua, Scripts};
+use crate::subscription::Subscription;
+use crate::waiters::Waiters;
+
+/// A store in Redis.
+///
+/// Cheap to share behind an `Arc`; all callers share one connection to each server. Dropping it
+/// closes the connections.
+///
+/// ```no_run
+/// use justonce_redis::RedisStore;
+/// use std::time::Duration;
+///
+/// # async fn open() -> Result<(), justonce_core::StoreError> {
+/// // The default.
+/// let store = RedisStore::builder("redis://127.0.0.1:6379").open().await?;
+///
+/// // Customised: three sentinels, a prefix of our own, every write on one replica at least.
+/// let store = RedisStore::builder("redis-sentinel://s1:26379,s2:26379,s3:26379/main")
+///     .prefix("payments")
+///     .wait_replicas(1, Duration::from_secs(1))
+///     .open()
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct RedisStore {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) scripts: Scripts,
+    pub(crate) waiters: Waiters,
+    pub(crate) subscription: Subscription,
+    pub(crate) clock: Option<Box<dyn Clock>>,
+    pub(crate) confirm: Option<Confirm>,
+}
+
+/// How many replicas must have a write before it is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Confirm {
+    pub(crate) replicas: u32,
+    pub(crate) within: Duration,
+}
+
+impl RedisStore {
+    /// Starts with an address: `redis://host:port`, `redis-sentinel://host:port,host:port/name` or
+    /// `redis-cluster://host:port,host:port`.
+    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(url.into())
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.nodes.layout
+    }
+
+    /// What every script gets first: nothing, for the time is the server's, except in tests.
+    pub(crate) fn moment(&self) -> String {
+        self.clock.as_ref().map(|clock| clock.now().as_millis().to_string()).unwrap_or_default()
+    }
+
+    /// Runs a script at the server of a record.
+    pub(crate) async fn run(
+        &self,
+        id: &RecordId,
+        script: &Lua,
+        keys: &[Vec<u8>],
+        arguments: &[&[u8]],
+    ) -> StoreResult<Sent> {
+        // Writes of one record go by one connection, so that WAIT covers the earlier ones too.
+        let [.., lane] = *id.as_bytes();
+        self.run_at(bucket(id), lane, script, keys, arguments).await
+    }
+
+    /// Runs a script at the server of a bucket. A server that has forgotten it gets it again.
+    pub(crate) async fn run_at(
+        &self,
+        bucket: u8,
+        lane: u8,
+        script: &Lua,
+        keys: &[Vec<u8>],
+        arguments: &[&[u8]],
+    ) -> StoreResult<Sent> {
+        let known = command("EVALSHA", &script.hash, keys, arguments);
+        match self.nodes.send(bucket, lane, &known).await {
+            Err(Trouble::NoScript) => {
+                let whole = command("EVAL", script.text, keys, arguments);
+                self.nodes.send(bucket, lane, &whole).await
+            }
+            other => other,
+        }
+        .map_err(Trouble::into_error)
+    }
+
+    /// Waits until enough replicas have what was written by a connection.
+    pub(crate) async fn confirmed(&self, sent: &Sent) -> StoreResult<()> {
+        let Some(Confirm { replicas, within }) = self.confirm else {
+            return Ok(());
+        };
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(replicas).arg(u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
+        let reply = sent.live.send(&wait).await.map_err(|trouble| {
+            let error = trouble.into_error();
+            StoreError::maybe_applied(error.kind(), error.to_string())
+        })?;
+        match reply {
+            Value::Int(have) if have >= i64::from(replicas) => Ok(()),
+            Value::Int(have) => {
+                let message = format!(
+                    "the primary has the step, but only {have} of {replicas} replicas confirmed it \
+                     within {within:?}: a failover may lose it"
+                );
+                Err(StoreError::maybe_applied(StoreErrorKind::Unavailable, message))
+            }
+            _ => Err(strange("WAIT")),
+        }
+    }
+}
+
+fn command(name: &str, script: &str, keys: &[Vec<u8>], arguments: &[&[u8]]) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(script).arg(keys.len());
+    for key in keys {
+        command.arg(key.as_slice());
+    }
+    for argument in arguments {
+        command.arg(*argument);
+    }
+    command
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore").field("nodes", &self.nodes).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! Hearing the ends of claims: one connection for the whole store, which comes back by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use justonce_core::{Fence, RecordId, StoreError, StoreErrorKind, StoreResult};
+use redis::Msg;
+use redis::aio::PubSub;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::link::{CONNECT_TIMEOUT, silent};
+use crate::nodes::Nodes;
+use crate::waiters::Waiters;
+
+/// How long until a lost subscription is tried again. A server that is back is found this soon.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// The bytes of a message: the name of a record and the fence of its claim.
+const MESSAGE_BYTES: usize = 40;
+
+/// The task that hears the ends of claims. It ends with this handle.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    hears: watch::Receiver<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Subscription {
+    pub(crate) fn start(nodes: Arc<Nodes>, waiters: Waiters) -> Self {
+        let (tell, hears) = watch::channel(false);
+        let task = tokio::spawn(listen(nodes, waiters, tell));
+        Self { hears, task }
+    }
+
+    /// Waits until claims' ends are heard, but not for long.
+    pub(crate) async fn hears(&self) -> StoreResult<()> {
+        let mut hears = self.hears.clone();
+        match timeout(CONNECT_TIMEOUT, hears.wait_for(|hears| *hears)).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => {
+                let message = "the ends of claims cannot be heard: Redis is away";
+                Err(StoreError::not_applied(StoreErrorKind::Unavailable, message))
+            }
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Subscribes again and again. Whenever a subscription begins or ends, all who wait look again:
+/// they may have missed something.
+async fn listen(nodes: Arc<Nodes>, waiters: Waiters, tell: watch::Sender<bool>) {
+    let mut changes = nodes.changes();
+    for turn in 0_usize.. {
+        changes.mark_unchanged();
+        match subscribe(&nodes, turn).await {
+            Ok(subscription) => {
+                tell.send_replace(true);
+                waiters.wake_all();
+                hear(subscription, &waiters, &mut changes).await;
+                tell.send_replace(false);
+                waiters.wake_all();
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot subscribe to the ends of claims");
+                sleep(TRY_AGAIN_AFTER).await;
+            }
+        }
+    }
+}
+
+async fn subscribe(nodes: &Nodes, turn: usize) -> StoreResult<PubSub> {
+    let client = nodes.listening_post(turn).await?;
+    let what = client.get_connection_info().addr().to_string();
+    let subscribing = async {
+        let mut subscription = client.get_async_pubsub().await?;
+        subscription.subscribe(nodes.layout.channel()).await?;
+        Ok(subscription)
+    };
+    match timeout(CONNECT_TIMEOUT, subscribing).await {
+        Ok(result) => result.map_err(|error| crate::error::unreachable(&what, error)),
+        Err(_) => Err(silent(&what)),
+    }
+}
+
+/// Hands on what is heard until the connection ends or a primary changes.
+async fn hear(subscription: PubSub, waiters: &Waiters, changes: &mut watch::Receiver<u64>) {
+    let mut messages = subscription.into_on_message();
+    loop {
+        tokio::select! {
+            message = messages.next() => match message {
+                Some(message) => wake(&message, waiters),
+                None => return,
+            },
+            _ = changes.changed() => return,
+        }
+    }
+}
+
+fn wake(message: &Msg, waiters: &Waiters) {
+    let bytes = message.get_payload_bytes();
+    let Some((id, rest)) = bytes.split_first_chunk::<32>() else {
+        return;
+    };
+    let Some(fence) = rest.first_chunk::<8>().filter(|_| bytes.len() == MESSAGE_BYTES) else {
+        return;
+    };
+    waiters.wake(RecordId::from_bytes(*id), Fence::new(u64::from_be_bytes(*fence)));
+}
