@@ -26,12 +26,13 @@ use crate::schema::{InvalidSchema, Schema};
 const MIN_SERVER: i32 = 140_000;
 
 /// The steps, by number and name.
-const STEPS: [(i32, &str, &str); 5] = [
+const STEPS: [(i32, &str, &str); 6] = [
     (1, "records", include_str!("../migrations/0001_records.sql")),
     (2, "tools", include_str!("../migrations/0002_tools.sql")),
     (3, "begin", include_str!("../migrations/0003_begin.sql")),
     (4, "write", include_str!("../migrations/0004_write.sql")),
     (5, "sweep", include_str!("../migrations/0005_sweep.sql")),
+    (6, "guard", include_str!("../migrations/0006_guard.sql")),
 ];
 
 /// The table that says which steps were applied.
