@@ -1,6 +1,5 @@
 -- What each of our connections needs, whatever the server's settings are.
 SET default_transaction_isolation = 'read committed';
-SET default_transaction_read_only = off;
 SET default_transaction_deferrable = off;
 -- An acknowledged write is on disk, or wherever else the server's own setting wants it.
 SELECT set_config('synchronous_commit', 'on', false)

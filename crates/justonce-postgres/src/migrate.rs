@@ -150,10 +150,11 @@ async fn connect(config: &Config) -> Result<Client, MigrateError> {
 }
 
 async fn missing(client: &Client, schema: &Schema) -> Result<Vec<Migration>, MigrateError> {
-    let there = "SELECT to_regclass($1) IS NOT NULL";
-    let table = format!("{}.migrations", schema.name());
+    // The catalogue is read, not asked by name: names are remembered within a transaction.
+    let there = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 \
+                 AND tablename = 'migrations')";
     let mut newest = 0;
-    if client.query_one(there, &[&table]).await?.try_get(0)? {
+    if client.query_one(there, &[&schema.name()]).await?.try_get(0)? {
         let last = schema.fill("SELECT coalesce(max(number), 0) FROM @schema@.migrations");
         newest = client.query_one(&last, &[]).await?.try_get(0)?;
     }
