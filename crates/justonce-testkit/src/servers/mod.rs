@@ -4,12 +4,15 @@
 //! A missing program is an error that says what to install; nothing is skipped.
 
 mod port;
+mod postgres;
+mod postgres_template;
 mod process;
 mod redis;
 mod redis_cluster;
 mod redis_sentinel;
 
 pub use port::free_port;
+pub use postgres::{PostgresOptions, PostgresServer};
 pub use process::{Process, ServerError, program};
 pub use redis::RedisServer;
 pub use redis_cluster::RedisCluster;

@@ -1,0 +1,1 @@
+SELECT @schema@.forget_1($1, $2)

@@ -1,0 +1,1 @@
+SELECT * FROM @schema@.sweep_1($1, $2, $3)

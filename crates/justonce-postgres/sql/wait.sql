@@ -1,0 +1,1 @@
+SELECT @schema@.wait_1($1, $2, $3)

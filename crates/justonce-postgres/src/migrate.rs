@@ -1,0 +1,239 @@
+//! The schema, step by step: each file in `migrations/` is applied once, in order, by whoever
+//! comes first. Steps of later releases only add, so that the programs of the release before go
+//! on.
+//!
+//! ```no_run
+//! use justonce_postgres::migrate;
+//!
+//! # async fn example() -> Result<(), migrate::MigrateError> {
+//! let url = "postgres://localhost/shop";
+//! // What would be done, to read:
+//! println!("{}", migrate::script(&migrate::pending(url, "justonce").await?));
+//! // Do it:
+//! migrate::apply(url, "justonce").await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::db::configured;
+use crate::schema::{InvalidSchema, Schema};
+
+/// The oldest PostgreSQL that will do, as the server numbers itself.
+const MIN_SERVER: i32 = 140_000;
+
+/// The steps, by number and name.
+const STEPS: [(i32, &str, &str); 6] = [
+    (1, "records", include_str!("../migrations/0001_records.sql")),
+    (2, "tools", include_str!("../migrations/0002_tools.sql")),
+    (3, "begin", include_str!("../migrations/0003_begin.sql")),
+    (4, "write", include_str!("../migrations/0004_write.sql")),
+    (5, "sweep", include_str!("../migrations/0005_sweep.sql")),
+    (6, "guard", include_str!("../migrations/0006_guard.sql")),
+];
+
+/// The table that says which steps were applied.
+const HISTORY: &str = "\
+CREATE TABLE IF NOT EXISTS @schema@.migrations (
+    number integer PRIMARY KEY,
+    name text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);";
+
+/// One step of the schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// Its number.
+    pub number: i32,
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub sql: String,
+}
+
+/// The steps that a database does not have yet.
+///
+/// # Errors
+///
+/// If the database cannot be asked, or its schema is newer than this program.
+pub async fn pending(url: &str, schema: &str) -> Result<Vec<Migration>, MigrateError> {
+    let schema = Schema::new(schema)?;
+    let config = configured(url)?;
+    missing(&connect(&config).await?, &schema).await
+}
+
+/// Applies the steps that a database does not have yet, all or none, and says which. Of several
+/// who do this at once, one does it and the others wait.
+///
+/// # Errors
+///
+/// If the database refuses, or its schema is newer than this program.
+pub async fn apply(url: &str, schema: &str) -> Result<Vec<Migration>, MigrateError> {
+    let schema = Schema::new(schema)?;
+    let config = configured(url)?;
+    apply_to(&config, &schema).await
+}
+
+/// Steps as one text, to read or to run by hand.
+#[must_use]
+pub fn script(migrations: &[Migration]) -> String {
+    let mut text = String::new();
+    for Migration { number, name, sql } in migrations {
+        text.push_str(&format!("-- Step {number}: {name}\n\n{sql}\n"));
+    }
+    text
+}
+
+pub(crate) async fn missing_in(
+    config: &Config,
+    schema: &Schema,
+) -> Result<Vec<Migration>, MigrateError> {
+    missing(&connect(config).await?, schema).await
+}
+
+pub(crate) async fn apply_to(
+    config: &Config,
+    schema: &Schema,
+) -> Result<Vec<Migration>, MigrateError> {
+    let mut client = connect(config).await?;
+    if missing(&client, schema).await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let transaction = client.transaction().await?;
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('justonce migrate ' || $1, 0))";
+    transaction.execute(lock, &[&schema.name()]).await?;
+    // Whoever held the lock before may have done it all.
+    let steps = missing(transaction.client(), schema).await?;
+    if let Some(first) = steps.first() {
+        if first.number == 1 {
+            let there = "SELECT FROM pg_namespace WHERE nspname = $1";
+            if transaction.execute(there, &[&schema.name()]).await? == 0 {
+                transaction.batch_execute(&schema.fill("CREATE SCHEMA @schema@")).await?;
+            }
+            transaction.batch_execute(&schema.fill(HISTORY)).await?;
+        }
+        for step in &steps {
+            transaction.batch_execute(&step.sql).await?;
+            let note =
+                schema.fill("INSERT INTO @schema@.migrations (number, name) VALUES ($1, $2)");
+            transaction.execute(&note, &[&step.number, &step.name]).await?;
+        }
+    }
+    transaction.commit().await?;
+    Ok(steps)
+}
+
+async fn connect(config: &Config) -> Result<Client, MigrateError> {
+    let (client, connection) = config.connect(NoTls).await?;
+    tokio::spawn(async move {
+        // Whatever breaks it, the client hears of it too.
+        let _ = connection.await;
+    });
+    let row = client
+        .query_one(
+            "SELECT current_setting('server_version_num')::integer, \
+             current_setting('server_encoding')",
+            &[],
+        )
+        .await?;
+    let (version, encoding): (i32, String) = (row.try_get(0)?, row.try_get(1)?);
+    if version < MIN_SERVER {
+        return Err(MigrateError::OldServer(version / 10_000));
+    }
+    if encoding != "UTF8" {
+        return Err(MigrateError::Encoding(encoding));
+    }
+    Ok(client)
+}
+
+async fn missing(client: &Client, schema: &Schema) -> Result<Vec<Migration>, MigrateError> {
+    // The catalogue is read, not asked by name: names are remembered within a transaction.
+    let there = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 \
+                 AND tablename = 'migrations')";
+    let mut newest = 0;
+    if client.query_one(there, &[&schema.name()]).await?.try_get(0)? {
+        let last = schema.fill("SELECT coalesce(max(number), 0) FROM @schema@.migrations");
+        newest = client.query_one(&last, &[]).await?.try_get(0)?;
+    }
+    let known = STEPS.map(|(number, ..)| number).into_iter().max().unwrap_or_default();
+    if newest > known {
+        return Err(MigrateError::Newer { found: newest, known });
+    }
+    let steps = STEPS.into_iter().filter(|(number, ..)| *number > newest);
+    Ok(steps.map(|(number, name, sql)| Migration { number, name, sql: schema.fill(sql) }).collect())
+}
+
+/// Why a schema could not be brought up to date.
+#[derive(Debug)]
+pub enum MigrateError {
+    /// The schema was made by a newer release.
+    Newer {
+        /// The last step that the database has.
+        found: i32,
+        /// The last step that this program knows.
+        known: i32,
+    },
+    /// The schema lacks steps, and applying them was not allowed.
+    Missing(usize),
+    /// The server is older than PostgreSQL 14.
+    OldServer(i32),
+    /// The database is not in UTF-8.
+    Encoding(String),
+    /// A schema cannot have this name.
+    Schema(InvalidSchema),
+    /// The database said no.
+    Database(tokio_postgres::Error),
+}
+
+impl fmt::Display for MigrateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newer { found, known } => write!(
+                f,
+                "the schema is newer than this program: it has step {found}, and this release \
+                 knows {known}. Use the release that made it, or a newer one"
+            ),
+            Self::Missing(count) => write!(
+                f,
+                "the schema lacks {count} steps, and this program was told not to apply them: \
+                 `justonce migrate` does"
+            ),
+            Self::OldServer(version) => {
+                write!(f, "the server is PostgreSQL {version}: 14 or later is needed")
+            }
+            Self::Encoding(encoding) => {
+                write!(f, "the database is in {encoding}: it must be in UTF8")
+            }
+            Self::Schema(error) => error.fmt(f),
+            Self::Database(error) => match error.as_db_error() {
+                Some(db) => write!(f, "PostgreSQL says {}: {}", db.code().code(), db.message()),
+                None => write!(f, "PostgreSQL cannot be reached: {error}"),
+            },
+        }
+    }
+}
+
+impl std::error::Error for MigrateError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Database(error) => Some(error),
+            Self::Schema(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<tokio_postgres::Error> for MigrateError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<InvalidSchema> for MigrateError {
+    fn from(error: InvalidSchema) -> Self {
+        Self::Schema(error)
+    }
+}

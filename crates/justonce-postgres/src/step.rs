@@ -1,0 +1,275 @@
+//! A step of the protocol as one statement, and its answer.
+
+use justonce_core::codec::encode_outcome;
+use justonce_core::{
+    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, FailureKind, Fence, Fingerprint,
+    HowResolved, Lost, NoteKind, Outcome, RecordId, Replay, Resolution, Resolve, Step, StoreError,
+    StoreErrorKind, StoreResult, SweepDone, UnknownSince,
+};
+use tokio_postgres::Row;
+
+use crate::db::Db;
+use crate::numbers::{duration, fence, fence_number, moment, small, timestamp};
+use crate::promise::Promise;
+use crate::read::{self, needed};
+use crate::words::{escaped, words_of};
+
+/// Takes one step.
+pub(crate) async fn apply(db: &Db, step: &Step) -> StoreResult<Answer> {
+    match &step.action {
+        Action::Begin(begin) => claim(db, &step.id, begin).await,
+        Action::Peek(fingerprint) => peek(db, &step.id, fingerprint).await,
+        Action::Complete(fence, outcome) => complete(db, &step.id, *fence, outcome).await,
+        Action::Sweep => sweep(db, &step.id).await,
+        _ => write(db, step).await,
+    }
+}
+
+fn print_bytes(fingerprint: &Fingerprint) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(33);
+    bytes.push(fingerprint.version());
+    bytes.extend_from_slice(fingerprint.digest());
+    bytes
+}
+
+async fn claim(db: &Db, id: &RecordId, begin: &Begin) -> StoreResult<Answer> {
+    let promise = Promise::of(&begin.policy);
+    let row = db
+        .one(
+            &db.sql.begin,
+            &[
+                &db.now(),
+                &id.as_bytes().as_slice(),
+                &print_bytes(&begin.fingerprint),
+                &true,
+                &begin.scope.as_str(),
+                &begin.key.as_str(),
+                &begin.owner.as_str(),
+                &escaped(begin.owner.as_str()),
+                &begin.token.0.to_be_bytes().as_slice(),
+                &begin.late_from().map(moment),
+                &promise.lease,
+                &promise.lease_cap,
+                &promise.on_lapsed,
+                &promise.on_failure,
+                &promise.back_off_first,
+                &promise.back_off_max,
+                &promise.max_attempts,
+                &promise.retention,
+                &promise.refuse,
+            ],
+        )
+        .await?;
+    begun(id, &row)
+}
+
+async fn peek(db: &Db, id: &RecordId, fingerprint: &Fingerprint) -> StoreResult<Answer> {
+    const NO: Option<i64> = None;
+    const NONE: Option<&str> = None;
+    let row = db
+        .one(
+            &db.sql.begin,
+            &[
+                &db.now(),
+                &id.as_bytes().as_slice(),
+                &print_bytes(fingerprint),
+                &false,
+                &NONE,
+                &NONE,
+                &NONE,
+                &NONE,
+                &None::<&[u8]>,
+                &NO,
+                &NO,
+                &NO,
+                &NONE,
+                &NONE,
+                &NO,
+                &NO,
+                &NO,
+                &NO,
+                &NO,
+            ],
+        )
+        .await?;
+    begun(id, &row)
+}
+
+/// What `begin_1` answers.
+fn begun(id: &RecordId, row: &Row) -> StoreResult<Answer> {
+    let given = || fence(needed(row, "o_fence")?);
+    let left = || duration("o_left", needed(row, "o_left")?);
+    let since = || timestamp("o_since", needed(row, "o_since")?);
+    let replay = || {
+        let outcome = read::outcome(id, needed(row, "o_outcome")?)?;
+        Ok::<_, StoreError>(Replay { outcome, left: left()? })
+    };
+    let busy = |why| Ok::<_, StoreError>(Busy { why, fence: given()?, left: left()? });
+    let existing = match needed(row, "o_answer")? {
+        "claimed" => return claimed(row).map(Answer::Claimed),
+        "claimable" => return Ok(Answer::Claimable),
+        "completed" => Existing::Completed(replay()?),
+        "failed" => Existing::Failed(replay()?),
+        "running" => Existing::Busy(busy(BusyWhy::Running)?),
+        "back_off" => Existing::Busy(busy(BusyWhy::BackOff)?),
+        "unknown" => Existing::Unknown(UnknownSince {
+            fence: given()?,
+            since: since()?,
+            reason: read::reason(needed(row, "o_reason")?)?,
+        }),
+        "mismatch" => Existing::Mismatch,
+        "expired" => Existing::Expired(since()?),
+        other => return Err(unexpected("begin", other)),
+    };
+    Ok(Answer::Existing(existing))
+}
+
+fn claimed(row: &Row) -> StoreResult<Claimed> {
+    let name: Option<&[u8]> = read::column(row, "o_point_name")?;
+    let checkpoint = name.map(|name| {
+        read::checkpoint(name, needed(row, "o_point_data")?, needed(row, "o_point_number")?)
+    });
+    Ok(Claimed {
+        fence: fence(needed(row, "o_fence")?)?,
+        attempt: small("o_attempt", needed(row, "o_attempt")?)?,
+        checkpoint: checkpoint.transpose()?,
+        lease: duration("o_left", needed(row, "o_left")?)?,
+    })
+}
+
+async fn complete(db: &Db, id: &RecordId, fence: Fence, outcome: &Outcome) -> StoreResult<Answer> {
+    let outcome = encode_outcome(outcome);
+    let params = completion(db.now(), id, fence, &outcome);
+    let row = db.one(&db.sql.complete, &[&params.0, &params.1, &params.2, &params.3]).await?;
+    completed(row.try_get(0).ok())
+}
+
+/// The parameters of `complete_1`.
+pub(crate) fn completion<'a>(
+    now: Option<i64>,
+    id: &'a RecordId,
+    fence: Fence,
+    outcome: &'a [u8],
+) -> (Option<i64>, &'a [u8], i64, &'a [u8]) {
+    (now, id.as_bytes().as_slice(), fence_number(fence), outcome)
+}
+
+/// What `complete_1` answers.
+pub(crate) fn completed(answer: Option<&str>) -> StoreResult<Answer> {
+    written("complete", answer.unwrap_or_default(), None)
+}
+
+/// The parameters of `write_1` that not every write has.
+#[derive(Default)]
+struct Write {
+    outcome: Option<Vec<u8>>,
+    passing: Option<bool>,
+    jitter: Option<i64>,
+    point: Option<(Vec<u8>, Vec<u8>, i64, String)>,
+    reason: Option<&'static str>,
+    resolution: Option<&'static str>,
+    resolved_words: Option<String>,
+}
+
+impl Write {
+    fn of(action: &Action) -> Self {
+        match action {
+            Action::Fail(_, failure) => Self {
+                outcome: Some(encode_outcome(&failure.outcome)),
+                passing: Some(failure.kind == FailureKind::Passing),
+                jitter: Some(i64::from(failure.jitter)),
+                ..Self::default()
+            },
+            Action::Checkpoint(_, point) => {
+                let (name, data) = (point.name().as_bytes().to_vec(), point.data().to_vec());
+                let number = i64::from(point.number());
+                let point = Some((name, data, number, escaped(point.name())));
+                Self { point, ..Self::default() }
+            }
+            Action::Abandon(_, reason) => Self { reason: Some(reason.as_str()), ..Self::default() },
+            Action::Resolve(_, resolve) => Self::of_resolve(resolve),
+            _ => Self::default(),
+        }
+    }
+
+    fn of_resolve(resolve: &Resolve) -> Self {
+        let (how, outcome) = match &resolve.resolution {
+            Resolution::Complete(outcome) => (HowResolved::Completed, Some(outcome)),
+            Resolution::Fail(outcome) => (HowResolved::Failed, Some(outcome)),
+            Resolution::Release => (HowResolved::Released, None),
+        };
+        let kind = NoteKind::Resolved(resolve.by.clone(), how, resolve.why.clone());
+        Self {
+            outcome: outcome.map(encode_outcome),
+            resolution: Some(how.as_str()),
+            resolved_words: Some(words_of(&kind)),
+            ..Self::default()
+        }
+    }
+}
+
+async fn write(db: &Db, step: &Step) -> StoreResult<Answer> {
+    let name = step.action.name();
+    let write = Write::of(&step.action);
+    let fence = fence_number(step.action.fence().unwrap_or_default());
+    let point = write.point.as_ref();
+    let row = db
+        .one(
+            &db.sql.write,
+            &[
+                &db.now(),
+                &step.id.as_bytes().as_slice(),
+                &name,
+                &fence,
+                &write.outcome,
+                &write.passing,
+                &write.jitter,
+                &encode_outcome(&Outcome::empty()),
+                &point.map(|point| &point.0),
+                &point.map(|point| &point.1),
+                &point.map(|point| point.2),
+                &point.map(|point| &point.3),
+                &write.reason,
+                &write.resolution,
+                &write.resolved_words,
+            ],
+        )
+        .await?;
+    written(name, needed(&row, "o_answer")?, read::column(&row, "o_left")?)
+}
+
+/// What a write answers.
+fn written(step: &str, answer: &str, left: Option<i64>) -> StoreResult<Answer> {
+    Ok(match answer {
+        "applied" => Answer::Applied,
+        "renewed" => Answer::Renewed(duration("o_left", left.unwrap_or_default())?),
+        "capped" => Answer::Capped,
+        "gone" => Answer::Lost(Lost::Gone),
+        "superseded" => Answer::Lost(Lost::Superseded),
+        "settled" => Answer::Lost(Lost::Settled),
+        "held" => Answer::Lost(Lost::Held),
+        "not_unknown" => Answer::Lost(Lost::NotUnknown),
+        other => return Err(unexpected(step, other)),
+    })
+}
+
+async fn sweep(db: &Db, id: &RecordId) -> StoreResult<Answer> {
+    let id = id.as_bytes().as_slice();
+    let row = db.one(&db.sql.sweep, &[&db.now(), &id, &1_i64]).await?;
+    let did = |name| Ok::<_, StoreError>(read::count(&row, name)? > 0);
+    Ok(Answer::Swept(if did("o_removed")? {
+        SweepDone::Removed
+    } else if did("o_buried")? {
+        SweepDone::Buried
+    } else if did("o_held")? {
+        SweepDone::Held
+    } else {
+        SweepDone::Kept
+    }))
+}
+
+/// A function of ours that answers what it should not: a schema of another release.
+fn unexpected(step: &str, answer: &str) -> StoreError {
+    let message = format!("PostgreSQL answered {answer:?} to {step}");
+    StoreError::maybe_applied(StoreErrorKind::Protocol, message)
+}
