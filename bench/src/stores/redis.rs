@@ -109,7 +109,7 @@ impl Floor {
         ensure!(output.status.success(), "redis-benchmark said: {text}");
         // The last line has the name, the rate and the latencies, each in quotes.
         let line = text.lines().last().unwrap_or_default();
-        let rate = line.rsplit("\",\"").nth_back(1).map(|rate| rate.trim_matches('"'));
+        let rate = line.split("\",\"").nth(1).map(|rate| rate.trim_matches('"'));
         rate.and_then(|rate| rate.parse().ok()).with_context(|| format!("no rate in: {text}"))
     }
 }

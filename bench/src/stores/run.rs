@@ -55,7 +55,6 @@ pub(crate) fn run(args: &StoresArgs) -> Result<ExitCode> {
 /// Adds a ratio to the report.
 pub(super) fn add(report: &mut Report, what: &str, ours: f64, theirs: f64, least: f64) {
     let ratio = ours / theirs;
-    let measured =
-        format!("{ratio:.2} × ({:.1} k/s to {:.1} k/s)", ours / 1e3, theirs / 1e3);
+    let measured = format!("{ratio:.2} × ({:.1} k/s to {:.1} k/s)", ours / 1e3, theirs / 1e3);
     report.add(what, measured, &format!("≥ {least} ×"), ratio >= least);
 }

@@ -10,7 +10,7 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::erasable::Erasable;
@@ -32,11 +32,14 @@ struct Scene {
 
 impl Scene {
     fn new(retention: Duration) -> Self {
-        let store = Erasable::new();
+        Self::on(Erasable::new(), retention, NearCache::default())
+    }
+
+    fn on(store: Erasable, retention: Duration, near: NearCache) -> Self {
         let after = AfterRetention::Refuse(100 * SECOND);
         let policy = policy(OnLapsed::Rerun).retention(retention).after_retention(after);
         Self {
-            here: Arc::new(Cached::near(store.clone())),
+            here: Arc::new(Cached::new(store.clone(), near)),
             elsewhere: Cached::near(store.clone()),
             operation: operation(policy),
             store,
@@ -116,14 +119,66 @@ async fn an_answer_that_comes_after_the_retention_is_not_kept() {
     assert_eq!(scene.here.cache().stats().outcomes, 0);
 }
 
+/// The owner is away until its lease has lapsed, an operator says elsewhere what became of the
+/// operation, and the owner comes back and says the same: its retention began before.
 #[tokio::test(start_paused = true)]
-async fn a_completion_that_comes_back_after_the_lease_is_not_kept() {
-    // Somebody else may have resolved it meanwhile, and then its retention began earlier.
-    let scene = Scene::new(3600 * SECOND);
+async fn a_completion_after_the_lease_is_not_kept() {
+    let near = NearCache::builder().age(3600 * SECOND).build();
+    let scene = Scene::on(Erasable::new(), 60 * SECOND, near);
     let claimed = scene.claimed().await;
-    let late = scene.slowly(scene.complete(&claimed), 31 * SECOND).await;
-    assert_eq!(late.await.unwrap(), Answer::Applied);
-    assert_eq!(scene.here.cache().stats().outcomes, 0);
+    pass(31 * SECOND).await;
+    let done_elsewhere = scene.elsewhere.apply(&scene.complete(&claimed)).await.unwrap();
+    assert_eq!(done_elsewhere, Answer::Applied);
+    pass(50 * SECOND).await;
+    assert_eq!(scene.here.apply(&scene.complete(&claimed)).await.unwrap(), Answer::Applied);
+    pass(20 * SECOND).await;
+    let answer = scene.asked().await;
+    assert!(matches!(answer, Answer::Existing(Existing::Expired(_))), "{answer:?}");
+}
+
+/// Renewals keep the claim alive, and then the outcome is kept.
+#[tokio::test(start_paused = true)]
+async fn a_completion_after_a_renewal_is_kept() {
+    let near = NearCache::builder().age(3600 * SECOND).build();
+    let scene = Scene::on(Erasable::new(), 60 * SECOND, near);
+    let claimed = scene.claimed().await;
+    pass(20 * SECOND).await;
+    let renew = Step::new(scene.id(), Action::Renew(claimed.fence));
+    assert!(matches!(scene.here.apply(&renew).await.unwrap(), Answer::Renewed(_)));
+    pass(20 * SECOND).await;
+    assert_eq!(scene.here.apply(&scene.complete(&claimed)).await.unwrap(), Answer::Applied);
+    assert_eq!(scene.here.cache().stats().outcomes, 1);
+    pass(59 * SECOND).await;
+    assert!(scene.asked().await.completed().is_some());
+    pass(SECOND).await;
+    assert!(scene.asked().await.completed().is_none(), "the retention is over");
+}
+
+/// Two clocks that count whole milliseconds, and tick at different moments.
+#[tokio::test(start_paused = true)]
+async fn clocks_that_tick_apart_do_not_make_the_retention_longer() {
+    let store = Erasable::new();
+    tokio::time::advance(Duration::from_micros(900)).await;
+    let scene = Scene::on(store, 2 * SECOND, NearCache::default());
+    scene.completed_elsewhere().await;
+    assert!(scene.asked().await.completed().is_some());
+    tokio::time::advance(2 * SECOND - Duration::from_micros(400)).await;
+    let answer = scene.asked().await;
+    assert!(matches!(answer, Answer::Existing(Existing::Expired(_))), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_left_counts_from_before_the_question() {
+    let scene = Scene::new(100 * SECOND);
+    scene.completed_elsewhere().await;
+    let late = scene.slowly(scene.begin(), 3 * SECOND).await;
+    late.await.unwrap();
+    let Answer::Existing(Existing::Completed(replay)) = scene.asked().await else {
+        panic!("it is completed")
+    };
+    assert_eq!(scene.here.cache().stats().hits, 1);
+    let short = Duration::from_millis(10);
+    assert!((97 * SECOND - short..=97 * SECOND).contains(&replay.left), "{:?}", replay.left);
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,52 +205,77 @@ async fn a_repeated_completion_does_not_make_the_retention_longer() {
     assert!(matches!(answer, Answer::Existing(Existing::Expired(_))), "{answer:?}");
 }
 
-/// Threads that forget, put and look as fast as they can: whoever looks after a forget returned
-/// never sees what was put with a ticket from before.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn under_contention_nothing_forgotten_comes_back() {
-    const ROUNDS: u64 = 20_000;
-    let near = NearCache::builder().age(3600 * SECOND).build();
-    let id = RecordId::from_bytes([7; 32]);
-    // What the store has, and what the cache was told to forget up to.
-    let (truth, forgotten) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..3 {
-        let (near, truth, forgotten) = (near.clone(), Arc::clone(&truth), Arc::clone(&forgotten));
-        tasks.spawn(async move {
-            let mut found = 0;
-            while truth.load(Ordering::SeqCst) < ROUNDS {
-                let floor = forgotten.load(Ordering::SeqCst);
-                match near.get(&id, &Fingerprint::UNCHECKED).await.unwrap() {
-                    Looked::Found(kept) => {
-                        let version =
-                            u64::from_le_bytes(kept.outcome.body().unwrap().try_into().unwrap());
-                        assert!(version >= floor, "{version} came back after {floor}");
-                        found += 1;
-                    }
-                    Looked::Nothing(ticket) | Looked::Other(ticket) => {
-                        let version = truth.load(Ordering::SeqCst).to_le_bytes().to_vec();
-                        let kept = Kept {
-                            fingerprint: Fingerprint::UNCHECKED,
-                            outcome: Outcome::bytes(version),
-                            failed: false,
-                            left: 3600 * SECOND,
-                        };
-                        near.put(&id, &kept, ticket).await.unwrap();
-                    }
-                }
+/// What the threads of [`under_contention_nothing_forgotten_comes_back`] share.
+#[derive(Default)]
+struct Contention {
+    near: NearCache,
+    /// What the store has.
+    truth: AtomicU64,
+    /// What the cache was told to forget, up to here.
+    forgotten: AtomicU64,
+    found: AtomicU64,
+    came_back: AtomicU64,
+    over: AtomicBool,
+}
+
+impl Contention {
+    const ID: RecordId = RecordId::from_bytes([7; 32]);
+
+    /// Looks, and puts what the store has if there is nothing.
+    async fn look(&self) {
+        let floor = self.forgotten.load(Ordering::SeqCst);
+        match self.near.get(&Self::ID, &Fingerprint::UNCHECKED).await.unwrap() {
+            Looked::Found(kept) => {
+                let version = kept.outcome.body().unwrap().try_into().map(u64::from_le_bytes);
+                let count = if version.unwrap() >= floor { &self.found } else { &self.came_back };
+                count.fetch_add(1, Ordering::SeqCst);
             }
-            found
-        });
-    }
-    for version in 1..=ROUNDS {
-        truth.store(version, Ordering::SeqCst);
-        near.forget(&id).await.unwrap();
-        forgotten.store(version, Ordering::SeqCst);
-        if version % 16 == 0 {
-            tokio::task::yield_now().await;
+            Looked::Nothing(ticket) | Looked::Other(ticket) => {
+                let version = self.truth.load(Ordering::SeqCst).to_le_bytes().to_vec();
+                let kept = Kept {
+                    fingerprint: Fingerprint::UNCHECKED,
+                    outcome: Outcome::bytes(version),
+                    failed: false,
+                    left: 3600 * SECOND,
+                };
+                self.near.put(&Self::ID, &kept, ticket).await.unwrap();
+            }
         }
     }
-    let found: u64 = tasks.join_all().await.into_iter().sum();
-    assert!(found > 0, "the test saw nothing");
+
+    async fn forget(&self, version: u64) {
+        self.truth.store(version, Ordering::SeqCst);
+        self.near.forget(&Self::ID).await.unwrap();
+        self.forgotten.store(version, Ordering::SeqCst);
+    }
+}
+
+/// Threads that forget, put and look as fast as they can: whoever looks after a forget returned
+/// never sees what was put with a ticket from before.
+#[test]
+fn under_contention_nothing_forgotten_comes_back() {
+    const FORGETS: u64 = 20_000;
+    const FINDS: u64 = 20_000;
+    let shared = Contention::default();
+    let came_back = || shared.came_back.load(Ordering::SeqCst);
+    let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                runtime().block_on(async {
+                    while !shared.over.load(Ordering::SeqCst) {
+                        shared.look().await;
+                    }
+                });
+            });
+        }
+        let (mut version, here) = (0, runtime());
+        let found = || shared.found.load(Ordering::SeqCst);
+        while (version < FORGETS || found() < FINDS) && came_back() == 0 {
+            version += 1;
+            here.block_on(shared.forget(version));
+        }
+        shared.over.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(came_back(), 0, "what was forgotten came back");
 }

@@ -13,6 +13,7 @@ mod records;
 mod schema;
 mod statements;
 mod step;
+pub mod tx;
 mod words;
 
 pub use open::{PostgresBuilder, PostgresStore};

@@ -26,12 +26,13 @@ use crate::schema::{InvalidSchema, Schema};
 const MIN_SERVER: i32 = 140_000;
 
 /// The steps, by number and name.
-const STEPS: [(i32, &str, &str); 5] = [
+const STEPS: [(i32, &str, &str); 6] = [
     (1, "records", include_str!("../migrations/0001_records.sql")),
     (2, "tools", include_str!("../migrations/0002_tools.sql")),
     (3, "begin", include_str!("../migrations/0003_begin.sql")),
     (4, "write", include_str!("../migrations/0004_write.sql")),
     (5, "sweep", include_str!("../migrations/0005_sweep.sql")),
+    (6, "guard", include_str!("../migrations/0006_guard.sql")),
 ];
 
 /// The table that says which steps were applied.
@@ -149,10 +150,11 @@ async fn connect(config: &Config) -> Result<Client, MigrateError> {
 }
 
 async fn missing(client: &Client, schema: &Schema) -> Result<Vec<Migration>, MigrateError> {
-    let there = "SELECT to_regclass($1) IS NOT NULL";
-    let table = format!("{}.migrations", schema.name());
+    // The catalogue is read, not asked by name: names are remembered within a transaction.
+    let there = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 \
+                 AND tablename = 'migrations')";
     let mut newest = 0;
-    if client.query_one(there, &[&table]).await?.try_get(0)? {
+    if client.query_one(there, &[&schema.name()]).await?.try_get(0)? {
         let last = schema.fill("SELECT coalesce(max(number), 0) FROM @schema@.migrations");
         newest = client.query_one(&last, &[]).await?.try_get(0)?;
     }

@@ -48,7 +48,12 @@ impl Layout {
 
     /// The key of a record.
     pub(crate) fn record(&self, id: &RecordId) -> Vec<u8> {
-        let mut key = self.key(bucket(id), b"r");
+        self.of_record(id, b"r")
+    }
+
+    /// The key of something else that belongs to a record.
+    pub(crate) fn of_record(&self, id: &RecordId, kind: &[u8]) -> Vec<u8> {
+        let mut key = self.key(bucket(id), kind);
         key.extend_from_slice(id.as_bytes());
         key
     }

@@ -34,6 +34,7 @@ mod maintenance;
 mod node;
 mod nodes;
 mod open;
+mod outcomes;
 mod records;
 mod reply;
 mod scripts;
@@ -44,4 +45,7 @@ mod subscription;
 mod waiters;
 
 pub use open::RedisStoreBuilder;
+pub use outcomes::{
+    MAX_OUTCOME_BYTES, OUTCOME_AGE, OUTCOME_REPLY_TIMEOUT, RedisOutcomes, RedisOutcomesBuilder,
+};
 pub use store::RedisStore;

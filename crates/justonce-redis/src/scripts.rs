@@ -56,3 +56,20 @@ impl Scripts {
         }
     }
 }
+
+/// The scripts of the cache of outcomes.
+pub(crate) struct OutcomeScripts {
+    pub(crate) get: Lua,
+    pub(crate) put: Lua,
+    pub(crate) forget: Lua,
+}
+
+impl OutcomeScripts {
+    pub(crate) fn new() -> Self {
+        Self {
+            get: Lua::new(lua!("clock" "outcome_get")),
+            put: Lua::new(lua!("clock" "outcome_put")),
+            forget: Lua::new(lua!("clock" "outcome_forget")),
+        }
+    }
+}

@@ -82,7 +82,7 @@ impl RedisStore {
         self.run_at(bucket(id), lane, script, keys, arguments).await
     }
 
-    /// Runs a script at the server of a bucket. A server that has forgotten it gets it again.
+    /// Runs a script at the server of a bucket.
     pub(crate) async fn run_at(
         &self,
         bucket: u8,
@@ -91,15 +91,7 @@ impl RedisStore {
         keys: &[Vec<u8>],
         arguments: &[&[u8]],
     ) -> StoreResult<Sent> {
-        let known = command("EVALSHA", &script.hash, keys, arguments);
-        match self.nodes.send(bucket, lane, &known).await {
-            Err(Trouble::NoScript) => {
-                let whole = command("EVAL", script.text, keys, arguments);
-                self.nodes.send(bucket, lane, &whole).await
-            }
-            other => other,
-        }
-        .map_err(Trouble::into_error)
+        run_script(&self.nodes, bucket, lane, script, keys, arguments).await
     }
 
     /// Waits until enough replicas have what was written by a connection.
@@ -125,6 +117,26 @@ impl RedisStore {
             _ => Err(strange("WAIT")),
         }
     }
+}
+
+/// Runs a script at the server of a bucket. A server that has forgotten it gets it again.
+pub(crate) async fn run_script(
+    nodes: &Nodes,
+    bucket: u8,
+    lane: u8,
+    script: &Lua,
+    keys: &[Vec<u8>],
+    arguments: &[&[u8]],
+) -> StoreResult<Sent> {
+    let known = command("EVALSHA", &script.hash, keys, arguments);
+    match nodes.send(bucket, lane, &known).await {
+        Err(Trouble::NoScript) => {
+            let whole = command("EVAL", script.text, keys, arguments);
+            nodes.send(bucket, lane, &whole).await
+        }
+        other => other,
+    }
+    .map_err(Trouble::into_error)
 }
 
 fn command(name: &str, script: &str, keys: &[Vec<u8>], arguments: &[&[u8]]) -> Cmd {

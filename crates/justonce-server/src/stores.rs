@@ -55,11 +55,11 @@ async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<Shared
         StoreUrl::Postgres(url) => near(remote(postgres(url, settings).await?, settings), settings),
         StoreUrl::Tiered { redis, postgres: truth } => {
             let truth = remote(postgres(truth, settings).await?, settings);
+            // It connects by itself: a Redis that is away keeps nobody from starting.
             let outcomes = RedisOutcomes::builder(redis.reveal())
                 .prefix(&settings.redis.prefix)
-                .open()
-                .await
-                .with_context(|| format!("cannot open the cache in {redis}"))?;
+                .build()
+                .with_context(|| format!("cannot use the cache in {redis}"))?;
             near(Cached::new(truth, outcomes).observer(watched("redis")), settings)
         }
     })

@@ -1,0 +1,17 @@
+//! What is PostgreSQL's own: statements, durability, migrations, damage, waiters, faults.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unreachable,
+    reason = "all of this is a test, also the functions that are not marked as one"
+)]
+
+mod cost;
+mod damage;
+mod faults;
+mod migrations;
+mod stage;
+mod sweeping;
+mod waiting;
