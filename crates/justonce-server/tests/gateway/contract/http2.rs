@@ -43,7 +43,7 @@ pub(crate) fn post(
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(Full::from(body)).unwrap();
+    let request = request.body(Full::<Bytes>::from(body)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
