@@ -35,6 +35,15 @@ const STEPS: [(i32, &str, &str); 6] = [
     (6, "guard", include_str!("../migrations/0006_guard.sql")),
 ];
 
+/// The schema itself. It is made only where it is not there: who may not make schemas can be given
+/// an empty one.
+const SCHEMA: &str = "\
+DO $make$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = '@name@') THEN
+        CREATE SCHEMA @schema@;
+    END IF;
+END $make$;";
+
 /// The table that says which steps were applied.
 const HISTORY: &str = "\
 CREATE TABLE IF NOT EXISTS @schema@.migrations (
@@ -50,7 +59,7 @@ pub struct Migration {
     pub number: i32,
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// What it does, its note that it was applied included.
     pub sql: String,
 }
 
@@ -107,20 +116,8 @@ pub(crate) async fn apply_to(
     transaction.execute(lock, &[&schema.name()]).await?;
     // Whoever held the lock before may have done it all.
     let steps = missing(transaction.client(), schema).await?;
-    if let Some(first) = steps.first() {
-        if first.number == 1 {
-            let there = "SELECT FROM pg_namespace WHERE nspname = $1";
-            if transaction.execute(there, &[&schema.name()]).await? == 0 {
-                transaction.batch_execute(&schema.fill("CREATE SCHEMA @schema@")).await?;
-            }
-            transaction.batch_execute(&schema.fill(HISTORY)).await?;
-        }
-        for step in &steps {
-            transaction.batch_execute(&step.sql).await?;
-            let note =
-                schema.fill("INSERT INTO @schema@.migrations (number, name) VALUES ($1, $2)");
-            transaction.execute(&note, &[&step.number, &step.name]).await?;
-        }
+    for step in &steps {
+        transaction.batch_execute(&step.sql).await?;
     }
     transaction.commit().await?;
     Ok(steps)
@@ -163,7 +160,20 @@ async fn missing(client: &Client, schema: &Schema) -> Result<Vec<Migration>, Mig
         return Err(MigrateError::Newer { found: newest, known });
     }
     let steps = STEPS.into_iter().filter(|(number, ..)| *number > newest);
-    Ok(steps.map(|(number, name, sql)| Migration { number, name, sql: schema.fill(sql) }).collect())
+    let step =
+        |(number, name, sql)| Migration { number, name, sql: whole(number, name, sql, schema) };
+    Ok(steps.map(step).collect())
+}
+
+/// All that a step does, also if somebody runs it by hand.
+fn whole(number: i32, name: &str, sql: &str, schema: &Schema) -> String {
+    let first = match number {
+        1 => format!("{}\n\n{HISTORY}\n\n", SCHEMA.replace("@name@", schema.name())),
+        _ => String::new(),
+    };
+    let note =
+        format!("INSERT INTO @schema@.migrations (number, name) VALUES ({number}, '{name}');");
+    schema.fill(&format!("{first}{sql}\n{note}\n"))
 }
 
 /// Why a schema could not be brought up to date.
