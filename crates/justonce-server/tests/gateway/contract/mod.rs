@@ -1,10 +1,11 @@
 //! The HTTP contract, line by line, on the real gateway: a process between real connections, in
 //! real time, on each store it can be asked to use.
 //!
-//! `contract::key::h07_…::redis` is the line h07 on Redis. Each test has a store of its own: a
-//! directory, or a private server. Where Redis or PostgreSQL is the store, outcomes are not kept
-//! in the gateway, so that each replay is read back from the store; lines that are about several
-//! gateways also run in tiers, where they are kept.
+//! `contract::key::h07_…::redis` is the line h07 on Redis, `contract::key::every_line_on_postgres`
+//! all lines of that file on PostgreSQL. Each line has a store of its own: a directory, a private
+//! Redis, a schema in a private PostgreSQL. Where Redis or PostgreSQL is the store, outcomes are
+//! not kept in the gateway, so that each replay is read back from the store; lines that are about
+//! several gateways also run in tiers, where they are kept.
 //!
 //! What a gateway does not show from outside is proven by the layer's own tests, in
 //! `crates/justonce-http/tests/contract`, in virtual time:

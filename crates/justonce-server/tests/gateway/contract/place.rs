@@ -1,28 +1,39 @@
 //! A store for one test, and gateways on it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::process::Command;
+use std::rc::Rc;
 
 use justonce_testkit::servers::{PostgresOptions, PostgresServer, RedisServer};
 
 use super::service::{Service, counted};
 use super::stage::Stage;
+use crate::client::until;
 use crate::process::{Gateway, Home};
 use crate::upstream::Message;
 
-/// Where records are kept during one test, and by whom.
+/// Where records are kept during one line of the contract, and by whom.
 pub(crate) struct Place {
     pub(crate) store: Store,
+    /// Where PostgreSQL keeps them.
+    schema: String,
     directory: tempfile::TempDir,
+    is_full: Cell<bool>,
 }
 
 /// Who keeps the records.
 pub(crate) enum Store {
     Embedded,
     Redis(RedisServer),
-    Postgres(RefCell<PostgresServer>),
-    Tiered(RedisServer, RefCell<PostgresServer>),
+    Postgres(SharedPostgres),
+    Tiered(RedisServer, SharedPostgres),
 }
+
+/// A PostgreSQL that several lines use, one after the other.
+pub(crate) type SharedPostgres = Rc<RefCell<PostgresServer>>;
+
+/// The longest name of a schema that the configuration takes.
+const LONGEST_SCHEMA: usize = 40;
 
 /// A Redis that evicts nothing and writes down what it acknowledges.
 const DURABLE: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "everysec"];
@@ -31,8 +42,8 @@ fn started_redis() -> RedisServer {
     RedisServer::start_with(&DURABLE).unwrap()
 }
 
-fn started_postgres() -> RefCell<PostgresServer> {
-    RefCell::new(PostgresServer::start(PostgresOptions::default()).unwrap())
+pub(crate) fn started_postgres() -> SharedPostgres {
+    Rc::new(RefCell::new(PostgresServer::start(PostgresOptions::default()).unwrap()))
 }
 
 /// The same command, with the signal ignored that comes before a file grows over its limit.
@@ -51,23 +62,27 @@ fn deaf_to_limits(command: &Command) -> Command {
 
 impl Place {
     pub(crate) fn embedded() -> Self {
-        Self::of(Store::Embedded)
+        Self::of(Store::Embedded, "")
     }
 
     pub(crate) fn redis() -> Self {
-        Self::of(Store::Redis(started_redis()))
+        Self::of(Store::Redis(started_redis()), "")
     }
 
-    pub(crate) fn postgres() -> Self {
-        Self::of(Store::Postgres(started_postgres()))
+    /// A schema for one line.
+    pub(crate) fn postgres(server: &SharedPostgres, line: &str) -> Self {
+        Self::of(Store::Postgres(Rc::clone(server)), line)
     }
 
-    pub(crate) fn tiered() -> Self {
-        Self::of(Store::Tiered(started_redis(), started_postgres()))
+    /// The same, with a Redis of its own in front of it.
+    pub(crate) fn tiered(server: &SharedPostgres, line: &str) -> Self {
+        Self::of(Store::Tiered(started_redis(), Rc::clone(server)), line)
     }
 
-    fn of(store: Store) -> Self {
-        Self { store, directory: tempfile::tempdir().unwrap() }
+    fn of(store: Store, line: &str) -> Self {
+        let schema = line.chars().take(LONGEST_SCHEMA).collect();
+        let directory = tempfile::tempdir().unwrap();
+        Self { store, schema, directory, is_full: Cell::new(false) }
     }
 
     /// The address of the store, as the configuration wants it.
@@ -86,11 +101,15 @@ impl Place {
     /// answer comes from it: outcomes are not kept in the gateway. In tiers, they are.
     pub(crate) fn home(&self, service: &Service, more: &str) -> Home {
         let home = Home::new();
-        let near = match &self.store {
-            Store::Redis(_) | Store::Postgres(_) => "near_cache.enabled = false\n",
-            Store::Embedded | Store::Tiered(..) => "",
+        let of_store = match &self.store {
+            Store::Embedded => String::new(),
+            Store::Redis(_) => "near_cache.enabled = false\n".to_owned(),
+            Store::Postgres(_) => {
+                format!("near_cache.enabled = false\npostgres.schema = '{}'\n", self.schema)
+            }
+            Store::Tiered(..) => format!("postgres.schema = '{}'\n", self.schema),
         };
-        let more = format!("timeouts.store = '2s'\nlog.format = 'json'\n{near}{more}");
+        let more = format!("timeouts.store = '1s'\nlog.format = 'json'\n{of_store}{more}");
         home.configure_on(service.address(), &self.url(), &more);
         home
     }
@@ -147,6 +166,7 @@ impl Place {
                 let postgres = postgres.borrow();
                 postgres.psql("ALTER SYSTEM SET default_transaction_read_only = on").unwrap();
                 postgres.psql("SELECT pg_reload_conf()").unwrap();
+                self.is_full.set(true);
             }
         }
     }
@@ -190,6 +210,22 @@ impl Place {
             Store::Postgres(postgres) | Store::Tiered(_, postgres) => {
                 postgres.borrow_mut().restart().unwrap();
             }
+        }
+    }
+}
+
+impl Drop for Place {
+    /// The next line finds the server as this one did.
+    fn drop(&mut self) {
+        let (Store::Postgres(postgres) | Store::Tiered(_, postgres)) = &self.store else {
+            return;
+        };
+        if self.is_full.get() && !std::thread::panicking() {
+            let postgres = postgres.borrow();
+            postgres.psql("ALTER SYSTEM RESET default_transaction_read_only").unwrap();
+            postgres.psql("SELECT pg_reload_conf()").unwrap();
+            let ask = || postgres.psql("SHOW default_transaction_read_only").unwrap();
+            until("leave to write", ask, |answer| answer == "off");
         }
     }
 }
