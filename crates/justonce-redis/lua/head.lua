@@ -3,7 +3,8 @@
 --   head: 'J', version, state, waited for, check sum of the head, fence, attempt, created, changed,
 --         till, also, number of the checkpoint, notes dropped, notes, and the lengths of
 --         claim, subject, checkpoint and reply
---   fingerprint (33) | claim: promise, token, check sum, owner | subject | checkpoint | reply | notes
+--   then: fingerprint (33 bytes), claim (promise, token, check sum, owner), subject, checkpoint,
+--         reply, notes
 --
 --   state             till            also
 --   P  in progress    lease ends      claimed at

@@ -27,8 +27,8 @@ local function store(r, moved)
   if moved then
     redis.call('ZADD', KEYS[2], string.format('%.0f', score(r)), member())
   end
-  local check = head_sum(r.state, r.fence, r.attempt, r.created, r.changed, r.till, r.also, r.number,
-    r.dropped, r.notes, r.claim_bytes, r.subject_bytes, #r.point, #r.reply)
+  local check = head_sum(r.state, r.fence, r.attempt, r.created, r.changed, r.till, r.also,
+    r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes, #r.point, #r.reply)
   local head = struct.pack(HEAD, 'J', 1, r.state, r.waited, check, r.fence, r.attempt, r.created,
     r.changed, r.till, r.also, r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes,
     #r.point, #r.reply)
