@@ -12,7 +12,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use justonce::engine::Begun;
+use justonce::engine::{Begun, Settlement};
 use justonce::{Engine, Fence, HeldClaim, Key, Operation, Outcome, Policy, Scope};
 use justonce_postgres::PostgresStore;
 use justonce_postgres::tx::{Tx, fence_of, if_fence_holds};
@@ -58,7 +58,7 @@ async fn main() -> Result<ExitCode, AnyError> {
     let mut quick = claim(&engine, &operation).await?;
     let new = quick.fence();
     let by_new = ship(&store, &engine, "quick", new).await?;
-    quick.complete(Outcome::bytes("shipped by the quick one")).await?;
+    let stored = quick.complete(Outcome::bytes("shipped by the quick one")).await?;
     println!("The new owner, fence {new}: {by_new} row changed.");
 
     // The first one wakes up and knows nothing of that.
@@ -66,7 +66,7 @@ async fn main() -> Result<ExitCode, AnyError> {
     println!("The old owner, fence {old}: {by_old} rows changed.");
     println!("Checked: {:?}", if_fence_holds(by_old));
 
-    let right = (by_new, by_old) == (1, 0) && old < new;
+    let right = (by_new, by_old, stored) == (1, 0, Settlement::Stored) && old < new;
     println!("{}", if right { "The stale owner was kept out." } else { "THIS IS WRONG." });
     Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
