@@ -49,14 +49,14 @@ pub(crate) struct Db {
 
 impl Db {
     pub(crate) fn new(
-        config: Config,
+        config: &Config,
         schema: Schema,
         connections: usize,
         transactions: usize,
         clock: Option<Box<dyn Clock>>,
     ) -> StoreResult<Self> {
         let sql = Statements::new(&schema);
-        let (steps, callers) = (pool(&config, connections)?, pool(&config, transactions)?);
+        let (steps, callers) = (pool(config, connections)?, pool(config, transactions)?);
         Ok(Self { schema, sql, pool: steps, callers, clock })
     }
     /// The moment to pass to a statement: nothing, unless a test has brought a clock.

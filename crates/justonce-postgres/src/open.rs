@@ -132,7 +132,7 @@ impl PostgresBuilder {
             }
         }
         let listener = Listener::new(config.clone(), &schema);
-        let db = Db::new(config, schema, self.connections, self.transactions, self.clock)?;
+        let db = Db::new(&config, schema, self.connections, self.transactions, self.clock)?;
         Ok(PostgresStore(Arc::new(Inner { db, listener, committed: Committed::default() })))
     }
 }

@@ -21,9 +21,9 @@ pub enum Completion {
 }
 
 impl PostgresStore {
-    /// Stores the outcome of a claim inside the caller's transaction. Afterwards the caller commits,
-    /// or rolls back if the claim was lost. The outer result is of the driver, the inner one of the
-    /// store.
+    /// Stores the outcome of a claim inside the caller's transaction. Afterwards the caller
+    /// commits, or rolls back if the claim was lost. The outer result is of the driver, the inner
+    /// one of the store.
     ///
     /// ```no_run
     /// # use justonce_core::{HeldClaim, Outcome};

@@ -86,8 +86,7 @@ async fn a_paused_server_fences_the_old_owner_off() {
         let (store, step) = (stage.store.clone(), begin(&operation));
         tokio::spawn(async move { store.apply(&step).await })
     };
-    // It is the lease that must pass, not another task.
-    tokio::time::sleep(lease * 2).await;
+    tokio::time::sleep(lease * 2).await; // tidy: allow-sleep: the lease must lapse on the server
     assert!(!waits.is_finished(), "a paused server answered");
     stage.server.resume().unwrap();
     let answer = waits.await.unwrap().unwrap();

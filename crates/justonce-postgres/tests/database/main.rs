@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::indexing_slicing,
     clippy::unreachable,
     reason = "all of this is a test, also the functions that are not marked as one"
 )]

@@ -74,3 +74,34 @@ async fn two_schemas_in_one_database_know_nothing_of_each_other() {
         claim(&store, &rerun("same")).await;
     }
 }
+
+/// What docs/operating.md grants is enough, also to jump after a crash.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_may_not_change_the_schema_can_do_all_the_rest() {
+    use crate::stage::{claim, complete, rerun};
+    use justonce_core::store::Records;
+    use justonce_core::{Engine, Outcome, Ran};
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
+    migrate::apply(&server.url(), "justonce").await.unwrap();
+    server
+        .psql(
+            "CREATE ROLE gateway LOGIN;
+             GRANT USAGE ON SCHEMA justonce TO gateway;
+             GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA justonce TO gateway;
+             GRANT SELECT, UPDATE, USAGE ON ALL SEQUENCES IN SCHEMA justonce TO gateway;
+             DELETE FROM justonce.no_crash_since",
+        )
+        .unwrap();
+    let url = server.url().replace("postgres@", "gateway@");
+    let store = PostgresStore::builder(url).migrate(false).open().await.unwrap();
+    let operation = rerun("a");
+    let fence = claim(&store, &operation).await;
+    assert!(fence.get() > u64::from(u32::MAX), "{fence}: it did not jump");
+    store.apply(&complete(&operation, fence)).await.unwrap();
+    store.sweep(10).await.unwrap();
+    store.stats().await.unwrap();
+    let engine = Engine::new(store.clone());
+    let nothing = async |_, _| Ok(Outcome::empty());
+    let ran = store.transactional(&engine, &rerun("b"), nothing).await.unwrap();
+    assert_eq!(ran, Ran::Executed(Outcome::empty()));
+}

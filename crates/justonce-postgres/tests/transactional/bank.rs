@@ -56,10 +56,19 @@ pub(crate) async fn store_at(url: &str) -> PostgresStore {
     PostgresStore::builder(url).connections(4).transactions(4).open().await.unwrap()
 }
 
+/// A transfer whose lease outlasts the test, so that nothing but the test decides.
 pub(crate) fn operation(name: &str) -> Operation {
+    leased(name, Duration::from_secs(60))
+}
+
+/// A transfer whose claim lapses soon once its owner was killed.
+pub(crate) fn short_lived(name: &str) -> Operation {
+    leased(name, Duration::from_millis(400))
+}
+
+fn leased(name: &str, lease: Duration) -> Operation {
     let scope = Scope::builder().operation("transfer").build().unwrap();
-    // A killed owner's claim lapses soon.
-    let policy = Policy::builder().lease(Duration::from_millis(400)).build().unwrap();
+    let policy = Policy::builder().lease(lease).build().unwrap();
     Operation::new(scope, Key::client(name).unwrap()).with_policy(policy)
 }
 
@@ -79,11 +88,17 @@ pub(crate) fn receipt(name: &str) -> Outcome {
 
 /// A client asks until it has its receipt.
 pub(crate) async fn until_done(store: &PostgresStore, name: &str) -> Ran {
+    until_receipt(store, &operation(name)).await
+}
+
+/// The same for any transfer.
+pub(crate) async fn until_receipt(store: &PostgresStore, operation: &Operation) -> Ran {
+    let name = operation.key().as_str();
     let engine = Engine::new(store.clone());
     let mut heard = Vec::new();
     for _ in 0..PATIENCE {
         let handler = async |tx: Tx, context: Context| transfer(&tx, &context).await;
-        match store.transactional(&engine, &operation(name), handler).await {
+        match store.transactional(&engine, operation, handler).await {
             Ok(ran) if ran.outcome() == Some(&receipt(name)) => return ran,
             other => heard.push(other),
         }

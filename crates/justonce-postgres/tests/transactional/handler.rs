@@ -159,9 +159,9 @@ async fn a_transaction_of_the_callers_own() {
         let stored = store.complete_within(&mut tx, &begin.id, claimed.fence, &outcome);
         assert_eq!(stored.await.unwrap().unwrap(), Completion::Stored);
         if commit {
-            tx.commit().await.unwrap()
+            tx.commit().await.unwrap();
         } else {
-            tx.rollback().await.unwrap()
+            tx.rollback().await.unwrap();
         }
         let completed = store.get(&begin.id).await.unwrap().unwrap().entry.expires_at().is_some();
         assert_eq!(completed, commit);

@@ -7,7 +7,7 @@ use justonce_core::Engine;
 use justonce_core::engine::Context;
 use justonce_postgres::tx::Tx;
 
-use crate::bank::{Bank, operation, store_at, transfer, until_done};
+use crate::bank::{Bank, short_lived, store_at, transfer, until_receipt};
 use crate::proxy::{Proxy, Stop};
 
 /// Says to a worker where to work, which transfer to do, and where to stop.
@@ -68,7 +68,7 @@ async fn work(url: &str, name: &str, stop: &str) {
         here(stop, "written").await;
         Ok(outcome)
     };
-    let ran = store.transactional(&engine, &operation(name), handler).await;
+    let ran = store.transactional(&engine, &short_lived(name), handler).await;
     here(stop, "done").await;
     assert!(ran.unwrap().outcome().is_some());
 }
@@ -90,7 +90,7 @@ async fn a_killed_process_leaves_all_or_nothing() {
         let mut worker = Worker::start(&bank.server.url(), point, point);
         tokio::task::block_in_place(|| worker.reaches(point));
         worker.kill();
-        until_done(&store, point).await;
+        until_receipt(&store, &short_lived(point)).await;
         done.push(point);
         bank.ensure(&done);
     }
@@ -99,7 +99,7 @@ async fn a_killed_process_leaves_all_or_nothing() {
         let stopped = proxy.stop_next(stop);
         let mut worker = Worker::start(&proxy.url(), name, "nowhere");
         stopped.meanwhile(|| worker.kill()).await;
-        until_done(&store, name).await;
+        until_receipt(&store, &short_lived(name)).await;
         done.push(name);
         bank.ensure(&done);
     }

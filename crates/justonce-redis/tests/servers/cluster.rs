@@ -17,8 +17,8 @@ use crate::world::{
 
 /// How many callers run operations while the cluster changes.
 const CALLERS: usize = 8;
-/// How many slots are moved: a third of them, with a third of the buckets.
-const MOVED_SLOTS: u16 = 2000;
+/// How many slots are moved each time, and with them some ten buckets.
+const MOVED_SLOTS: u16 = 640;
 
 /// Operations that run one after the other until they are told to stop, each begun twice.
 struct Load {

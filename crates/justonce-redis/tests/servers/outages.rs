@@ -109,7 +109,7 @@ async fn a_server_that_stood_still_longer_than_the_lease_fences_the_old_owner_of
     let error = old.apply(&renewal).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     assert_eq!(error.effect(), Effect::MayHaveBeenApplied, "{error}");
-    tokio::time::sleep(lease).await;
+    tokio::time::sleep(lease).await; // tidy: allow-sleep: the lease lapses by the server's clock
     server.resume().unwrap();
 
     let second = until_ok(|| begin(&new, &rerun)).await;
@@ -117,7 +117,7 @@ async fn a_server_that_stood_still_longer_than_the_lease_fences_the_old_owner_of
     let second = match second {
         Answer::Claimed(claimed) => claimed.fence,
         _ => {
-            tokio::time::sleep(lease).await;
+            tokio::time::sleep(lease).await; // tidy: allow-sleep: the server's clock again
             claim(&new, &rerun).await.fence
         }
     };

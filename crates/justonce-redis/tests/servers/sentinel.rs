@@ -8,13 +8,17 @@ use justonce_core::store::{Maintenance, Records};
 use justonce_core::{Answer, Effect, Fence, Outcome, StoreErrorKind};
 use justonce_redis::RedisStore;
 use justonce_testkit::servers::RedisSentinel;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::world::{
-    assert_passing, begin, begin_step, claim, complete, plain, replayed, run, until_ok,
+    LOST_AFTER, assert_passing, begin, begin_step, claim, complete, plain, replayed, run, until_ok,
 };
 
 /// How many operations are under way when the primary dies.
 const CALLERS: usize = 8;
+/// How many operations are acknowledged before the primary dies.
+const UNDER_WAY: u32 = 50;
 
 /// Runs one operation to its end, through all errors that pass. Gives all fences it got.
 async fn through(store: &RedisStore, key: &str) -> Vec<Fence> {
@@ -52,9 +56,11 @@ async fn with_wait_no_acknowledged_outcome_is_lost_and_no_fence_repeats() {
         .unwrap();
     let store = Arc::new(store);
     let over = Arc::new(AtomicBool::new(false));
+    let under_way = Arc::new(Semaphore::new(0));
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
             let (store, over) = (Arc::clone(&store), Arc::clone(&over));
+            let under_way = Arc::clone(&under_way);
             tokio::spawn(async move {
                 let mut acknowledged = Vec::new();
                 for number in 0.. {
@@ -70,6 +76,7 @@ async fn with_wait_no_acknowledged_outcome_is_lost_and_no_fence_repeats() {
                     let done = complete(&store, &operation, claimed.fence, &key).await;
                     if matches!(done, Ok(Answer::Applied)) {
                         acknowledged.push((key, claimed.fence));
+                        under_way.add_permits(1);
                     }
                 }
                 acknowledged
@@ -77,7 +84,7 @@ async fn with_wait_no_acknowledged_outcome_is_lost_and_no_fence_repeats() {
         })
         .collect();
     let first = group.primary().unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    timeout(LOST_AFTER, under_way.acquire_many(UNDER_WAY)).await.unwrap().unwrap().forget();
     first.kill();
     let second = tokio::task::block_in_place(|| group.primary_other_than(first)).unwrap();
     // The only other server has no replica to confirm its writes until the first is back as one.

@@ -15,6 +15,9 @@ use tokio::time::{sleep, timeout};
 /// When something that must happen counts as lost. It detects failures and paces nothing.
 pub(crate) const LOST_AFTER: Duration = Duration::from_secs(30);
 
+/// How long a caller waits before it tries again.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
 /// An operation of this name under the default policy, with another lease and rule.
 pub(crate) fn operation(key: &str, lease: Duration, on_lapsed: OnLapsed) -> Operation {
     let policy = Policy::builder().lease(lease).on_lapsed(on_lapsed).build().unwrap();
@@ -79,8 +82,7 @@ where
                 Ok(value) => return value,
                 Err(error) => assert_passing(&error),
             }
-            // A server that is away says nothing when it is back.
-            sleep(Duration::from_millis(20)).await;
+            sleep(TRY_AGAIN_AFTER).await; // tidy: allow-sleep: a server gives no signal
         }
     };
     timeout(LOST_AFTER, trying).await.expect("the store does not come back")
