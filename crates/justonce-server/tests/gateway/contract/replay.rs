@@ -172,7 +172,7 @@ fn h32_stored_bodies_are_compressed_where_that_helps_and_nobody_notices(place: &
     let noise = (0..SIZE).scan(7_u64, |seed, _| {
         *seed =
             seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        Some((*seed >> 33) as u8)
+        Some(seed.to_be_bytes()[0])
     });
     let noise: Vec<u8> = noise.collect();
     let bodies = [text, noise];

@@ -47,7 +47,7 @@ impl Service {
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let (answer, book, tell) = (Arc::clone(&answer), Arc::clone(&book), tell.clone());
-                std::thread::spawn(move || serve(stream, &*answer, &book, &tell));
+                std::thread::spawn(move || serve(&stream, &*answer, &book, &tell));
             }
         });
         Self { address, heard, asked }
@@ -74,7 +74,7 @@ impl Service {
 }
 
 /// Reads requests from a connection until its end.
-fn serve(stream: TcpStream, answer: &Answer, book: &Mutex<Vec<Message>>, tell: &Sender<Asked>) {
+fn serve(stream: &TcpStream, answer: &Answer, book: &Mutex<Vec<Message>>, tell: &Sender<Asked>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     while let Some(request) = read_message(&mut reader) {
         let number = {
