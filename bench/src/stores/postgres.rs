@@ -21,10 +21,7 @@ const CALLERS: u64 = 16;
 
 /// The floor's table and its script: as many bytes as ours, and nothing else.
 const TABLE: &str = "CREATE TABLE floor (id bytea PRIMARY KEY, state int NOT NULL, body bytea)";
-const SCRIPT: &str = r"\set n random(1, 9000000000000000000)
-INSERT INTO floor VALUES (sha256(:n::text::bytea), 1, decode(repeat('78', 150), 'hex')) ON CONFLICT DO NOTHING;
-UPDATE floor SET state = 2, body = decode(repeat('78', 350), 'hex') WHERE id = sha256(:n::text::bytea);
-";
+const SCRIPT: &str = include_str!("floor.sql");
 
 pub(super) fn measure(
     args: &StoresArgs,

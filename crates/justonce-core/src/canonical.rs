@@ -6,7 +6,6 @@
 //! key, a lone surrogate, nesting too deep) counts byte for byte.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 /// How deep a text may be nested before it counts byte for byte. The parser refuses more anyway.
 const MAX_DEPTH: usize = 127;
@@ -74,16 +73,19 @@ struct Scanner<'a> {
     rest: &'a str,
 }
 
+/// A member of an object, and where it stands in what was written so far.
+struct Member<'a> {
+    name: Cow<'a, str>,
+    start: usize,
+    end: usize,
+}
+
 impl<'a> Scanner<'a> {
     fn value(&mut self, out: &mut String, depth: usize) -> Option<()> {
         match self.peek()? {
             b'{' => self.object(out, depth.checked_sub(1)?),
             b'[' => self.array(out, depth.checked_sub(1)?),
-            b'"' => {
-                let text = self.string()?;
-                out.push_str(&serde_json::to_string(&*text).ok()?);
-                Some(())
-            }
+            b'"' => self.string(out).map(|_| ()),
             b'-' | b'0'..=b'9' => {
                 let number = self
                     .take_while(|b| matches!(b, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9'));
@@ -97,33 +99,31 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Members are written as they come, and moved only if they are out of order.
     fn object(&mut self, out: &mut String, depth: usize) -> Option<()> {
         self.skip(1)?;
-        let mut members = BTreeMap::new();
+        out.push('{');
+        let inside = out.len();
+        let mut members: Vec<Member<'a>> = Vec::new();
         while self.peek()? != b'}' {
-            let name = self.string()?.into_owned();
+            let start = out.len();
+            let name = self.string(out)?;
             self.peek()?;
             self.skip(1)?;
-            let mut value = String::new();
-            self.value(&mut value, depth)?;
-            // Parsers disagree on which of two equal names counts, so such a text is not merged
-            // with any other.
-            if members.insert(name, value).is_some() {
-                return None;
-            }
+            out.push(':');
+            self.value(out, depth)?;
+            members.push(Member { name, start, end: out.len() });
+            out.push(',');
             if self.peek()? == b',' {
                 self.skip(1)?;
             }
         }
         self.skip(1)?;
-        out.push('{');
-        for (at, (name, value)) in members.iter().enumerate() {
-            if at > 0 {
-                out.push(',');
-            }
-            out.push_str(&serde_json::to_string(name).ok()?);
-            out.push(':');
-            out.push_str(value);
+        if !members.is_sorted_by(|a, b| a.name < b.name) {
+            put_in_order(out, inside, &mut members)?;
+        }
+        if !members.is_empty() {
+            out.pop();
         }
         out.push('}');
         Some(())
@@ -144,27 +144,35 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    fn string(&mut self) -> Option<Cow<'a, str>> {
+    /// Writes a string in its one form, and gives its characters.
+    fn string(&mut self, out: &mut String) -> Option<Cow<'a, str>> {
         self.peek()?;
         let mut escaped = false;
+        let mut plain = true;
         let end = self.rest.bytes().enumerate().skip(1).find_map(|(at, byte)| {
             let closing = byte == b'"' && !escaped;
             escaped = byte == b'\\' && !escaped;
+            plain &= byte != b'\\';
             closing.then_some(at)
         })?;
         let token = self.rest.get(..=end)?;
         self.skip(end.checked_add(1)?)?;
-        if token.contains('\\') {
-            serde_json::from_str::<String>(token).ok().map(Cow::Owned)
-        } else {
-            token.get(1..end).map(Cow::Borrowed)
+        if plain {
+            // Nothing in it needs an escape, or it would not be JSON.
+            out.push_str(token);
+            return token.get(1..end).map(Cow::Borrowed);
         }
+        let text = serde_json::from_str::<String>(token).ok()?;
+        out.push_str(&serde_json::to_string(&text).ok()?);
+        Some(Cow::Owned(text))
     }
 
     /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
-        self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
-        self.rest.bytes().next()
+        let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        let blanks = self.rest.as_bytes().iter().take_while(|byte| blank(byte)).count();
+        self.rest = self.rest.get(blanks..)?;
+        self.rest.as_bytes().first().copied()
     }
 
     fn skip(&mut self, count: usize) -> Option<()> {
@@ -178,6 +186,22 @@ impl<'a> Scanner<'a> {
         self.rest = rest;
         token
     }
+}
+
+/// Writes the members of an object again, in the order of their names. Nothing if a name is there
+/// twice: parsers disagree on which of the two counts, so such a text is not merged with any other.
+fn put_in_order(out: &mut String, inside: usize, members: &mut [Member<'_>]) -> Option<()> {
+    members.sort_by(|a, b| a.name.cmp(&b.name));
+    if !members.is_sorted_by(|a, b| a.name < b.name) {
+        return None;
+    }
+    let written = out.get(inside..)?.to_owned();
+    out.truncate(inside);
+    for Member { start, end, .. } in members {
+        out.push_str(written.get(start.checked_sub(inside)?..end.checked_sub(inside)?)?);
+        out.push(',');
+    }
+    Some(())
 }
 
 /// Integers as they are; other numbers by their exact decimal value, without rounding.

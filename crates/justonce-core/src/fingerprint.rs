@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::canonical::Canonical;
-use crate::hash;
+use crate::hash::{self, Keyed};
 use crate::scope::Scope;
 
 /// A versioned digest of what was asked; it detects one key used for two different things.
@@ -58,7 +58,7 @@ impl Fingerprint {
     /// Starts a fingerprint of several parts.
     pub fn builder(scope: &Scope) -> FingerprintBuilder {
         let key = hash::keyed(hash::FINGERPRINT, &[scope.as_str().as_bytes()]);
-        FingerprintBuilder { algorithm: Algorithm::Blake3(blake3::Hasher::new_keyed(&key).into()) }
+        FingerprintBuilder { algorithm: Algorithm::Blake3(Keyed::new(key)) }
     }
 
     /// Starts a fingerprint by SHA-256, for places where BLAKE3 is not approved.
@@ -111,7 +111,7 @@ pub struct FingerprintBuilder {
 
 #[derive(Debug)]
 enum Algorithm {
-    Blake3(Box<blake3::Hasher>),
+    Blake3(Keyed),
     #[cfg(feature = "sha2")]
     Sha256(sha2::Sha256),
 }
@@ -137,7 +137,7 @@ impl FingerprintBuilder {
     pub fn finish(self) -> Fingerprint {
         match self.algorithm {
             Algorithm::Blake3(hasher) => {
-                Fingerprint { version: Fingerprint::BLAKE3, digest: *hasher.finalize().as_bytes() }
+                Fingerprint { version: Fingerprint::BLAKE3, digest: hasher.finish() }
             }
             #[cfg(feature = "sha2")]
             Algorithm::Sha256(hasher) => {
@@ -157,9 +157,7 @@ impl FingerprintBuilder {
 
     fn update(&mut self, bytes: &[u8]) {
         match &mut self.algorithm {
-            Algorithm::Blake3(hasher) => {
-                hasher.update(bytes);
-            }
+            Algorithm::Blake3(hasher) => hasher.update(bytes),
             #[cfg(feature = "sha2")]
             Algorithm::Sha256(hasher) => sha2::Digest::update(hasher, bytes),
         }

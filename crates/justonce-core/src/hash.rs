@@ -18,14 +18,52 @@ pub(crate) const FINGERPRINT: Domain = b"justonce/fingerprint-key/v1.....";
 /// The stored form of a secret part of a scope.
 pub(crate) const SECRET_PART: Domain = b"justonce/secret-part/v1.........";
 
+/// What is hashed at once; most is shorter, and then needs no hasher of two kilobytes.
+const AT_ONCE_BYTES: usize = 512;
+
 /// Hashes the parts under a domain.
 pub(crate) fn keyed(domain: Domain, parts: &[&[u8]]) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_keyed(domain);
+    let mut hasher = Keyed::new(*domain);
     for part in parts {
         hasher.update(&length(part));
         hasher.update(part);
     }
-    *hasher.finalize().as_bytes()
+    hasher.finish()
+}
+
+/// A keyed BLAKE3 that gathers short inputs and hashes them at once.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    key: [u8; 32],
+    gathered: Vec<u8>,
+    long: Option<Box<blake3::Hasher>>,
+}
+
+impl Keyed {
+    pub(crate) fn new(key: [u8; 32]) -> Self {
+        Self { key, gathered: Vec::with_capacity(AT_ONCE_BYTES), long: None }
+    }
+
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        if self.long.is_none() && self.gathered.len() + bytes.len() <= AT_ONCE_BYTES {
+            self.gathered.extend_from_slice(bytes);
+            return;
+        }
+        let (key, gathered) = (&self.key, &self.gathered);
+        let long = self.long.get_or_insert_with(|| {
+            let mut hasher = blake3::Hasher::new_keyed(key);
+            hasher.update(gathered);
+            Box::new(hasher)
+        });
+        long.update(bytes);
+    }
+
+    pub(crate) fn finish(self) -> [u8; 32] {
+        match self.long {
+            Some(hasher) => *hasher.finalize().as_bytes(),
+            None => *blake3::keyed_hash(&self.key, &self.gathered).as_bytes(),
+        }
+    }
 }
 
 /// The prefix that keeps `("ab", "c")` and `("a", "bc")` apart.
@@ -36,4 +74,22 @@ pub(crate) fn length(part: &[u8]) -> [u8; 8] {
 /// A digest as 43 characters that are allowed in keys, headers and file names.
 pub(crate) fn text(digest: &[u8; 32]) -> String {
     BASE64URL_NOPAD.encode(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_inputs_are_hashed_the_same_way() {
+        for size in [0, 1, 7, AT_ONCE_BYTES - 1, AT_ONCE_BYTES, AT_ONCE_BYTES + 1, 5000] {
+            let bytes = vec![7; size];
+            let expected = *blake3::keyed_hash(RECORD, &bytes).as_bytes();
+            for piece in [1, 100, 600, 5000] {
+                let mut hasher = Keyed::new(*RECORD);
+                bytes.chunks(piece).for_each(|chunk| hasher.update(chunk));
+                assert_eq!(hasher.finish(), expected, "{size} bytes by {piece}");
+            }
+        }
+    }
 }

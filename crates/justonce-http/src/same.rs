@@ -12,6 +12,8 @@ use crate::rule::{BodyMode, Places, Rule, ScopePart};
 
 /// How many namespaces a route remembers.
 const REMEMBERED_SCOPES: usize = 1024;
+/// What most callers show, with some room.
+const SHOWN_BYTES: usize = 256;
 
 /// The namespaces of a route's callers. Making one takes longer than everything else that is done
 /// for a duplicate, and most callers come again.
@@ -34,10 +36,10 @@ impl Scopes {
         method: &http::Method,
         headers: &HeaderMap,
     ) -> Result<Scope, ScopeError> {
-        let mut hasher = blake3::Hasher::new();
+        let mut shown = Vec::with_capacity(SHOWN_BYTES);
         let mut add = |bytes: &[u8]| {
-            hasher.update(&(bytes.len() as u64).to_le_bytes());
-            hasher.update(bytes);
+            shown.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+            shown.extend_from_slice(bytes);
         };
         add(method.as_str().as_bytes());
         for (number, part) in rule.scope.iter().enumerate() {
@@ -46,7 +48,7 @@ impl Scopes {
                 add(line.as_bytes());
             }
         }
-        let caller = *hasher.finalize().as_bytes();
+        let caller = *blake3::hash(&shown).as_bytes();
         if let Some(scope) = self.0.get(&caller) {
             return Ok(scope);
         }

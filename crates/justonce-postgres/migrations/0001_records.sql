@@ -51,49 +51,7 @@ CREATE TABLE @schema@.records (
 
     -- The history: moment, fence, what happened, words.
     notes         text[]  NOT NULL DEFAULT '{}',
-    notes_dropped bigint  NOT NULL DEFAULT 0,
-
-    CONSTRAINT id_is_a_hash CHECK (octet_length(id) = 32),
-    CONSTRAINT state_is_known CHECK (
-        state IN ('in_progress', 'completed', 'failed', 'waiting', 'unknown', 'tombstone')),
-    CONSTRAINT fence_was_given CHECK (fence > 0),
-    CONSTRAINT attempt_was_made CHECK (
-        attempt >= CASE WHEN state IN ('waiting', 'tombstone') THEN 0 ELSE 1 END),
-    CONSTRAINT subject_unless_tombstone CHECK (
-        num_nonnulls(created_at, scope, key, fingerprint)
-        = CASE WHEN state = 'tombstone' THEN 0 ELSE 4 END),
-    CONSTRAINT claim_while_in_progress CHECK (
-        num_nonnulls(token, claimed_at, lease_until)
-        = CASE WHEN state = 'in_progress' THEN 3 ELSE 0 END),
-    CONSTRAINT owner_while_open CHECK (
-        (owner IS NOT NULL) = (state IN ('in_progress', 'unknown'))),
-    CONSTRAINT promise_while_open CHECK (
-        num_nonnulls(lease, lease_cap, on_lapsed, on_failure, retention)
-        = CASE WHEN state IN ('in_progress', 'unknown', 'waiting') THEN 5 ELSE 0 END),
-    CONSTRAINT lease_is_capped CHECK (lease > 0 AND lease_cap >= lease),
-    CONSTRAINT rules_are_known CHECK (
-        on_lapsed IN ('rerun', 'resume', 'hold')
-        AND on_failure IN ('replay', 'release', 'retry')),
-    CONSTRAINT back_off_if_retried CHECK (
-        num_nonnulls(back_off_first, back_off_max)
-        = CASE WHEN on_failure = 'retry' THEN 2 ELSE 0 END),
-    CONSTRAINT point_is_whole CHECK (
-        num_nonnulls(point_name, point_data, point_number) IN (0, 3)),
-    CONSTRAINT point_while_open CHECK (
-        point_name IS NULL OR state IN ('in_progress', 'unknown', 'waiting')),
-    CONSTRAINT outcome_once_ended CHECK (
-        (outcome IS NOT NULL) = (state IN ('completed', 'failed', 'waiting'))),
-    CONSTRAINT reason_while_unknown CHECK ((reason IS NOT NULL) = (state = 'unknown')),
-    CONSTRAINT retry_while_waiting CHECK ((retry_at IS NOT NULL) = (state = 'waiting')),
-    CONSTRAINT expires_once_ended CHECK (
-        (expires_at IS NOT NULL) = (state NOT IN ('in_progress', 'unknown'))
-        AND (expires_at IS NULL OR expires_at > changed_at)),
-    CONSTRAINT due_when_time_demands CHECK (
-        due IS NOT DISTINCT FROM CASE
-            WHEN state = 'in_progress' THEN CASE
-                WHEN on_lapsed = 'hold' OR attempt >= max_attempts THEN lease_until END
-            ELSE expires_at END),
-    CONSTRAINT notes_are_bounded CHECK (cardinality(notes) <= 16 AND notes_dropped >= 0)
+    notes_dropped bigint  NOT NULL DEFAULT 0
 ) WITH (
     -- Room for renewals and notes beside the row they change.
     fillfactor = 90,
@@ -103,6 +61,69 @@ CREATE TABLE @schema@.records (
     autovacuum_vacuum_insert_scale_factor = 0.05,
     autovacuum_analyze_scale_factor = 0.05
 );
+
+-- What must hold of every row, whatever program writes it. One function instead of a constraint
+-- for each line: PostgreSQL reads the text of every constraint again for every statement, and
+-- those would cost more than all the rest of a step.
+CREATE FUNCTION @schema@.is_sound_1(r @schema@.records) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    -- The name is a hash, fences were given, attempts were made, the history is bounded.
+    IF octet_length(r.id) <> 32 OR r.fence <= 0 OR r.attempt < 0
+        OR cardinality(r.notes) > 16 OR r.notes_dropped < 0 THEN
+        RETURN false;
+    END IF;
+    -- A recovery point is whole.
+    IF (r.point_name IS NULL) <> (r.point_data IS NULL)
+        OR (r.point_name IS NULL) <> (r.point_number IS NULL) THEN
+        RETURN false;
+    END IF;
+    -- Only a tombstone has lost what it was about, only what is unknown has a reason, only what
+    -- waits has a time to try again.
+    IF (r.state = 'tombstone') <> (r.scope IS NULL) OR (r.scope IS NULL) <> (r.key IS NULL)
+        OR (r.scope IS NULL) <> (r.fingerprint IS NULL)
+        OR (r.scope IS NULL) <> (r.created_at IS NULL)
+        OR (r.state = 'unknown') <> (r.reason IS NOT NULL)
+        OR (r.state = 'waiting') <> (r.retry_at IS NOT NULL) THEN
+        RETURN false;
+    END IF;
+    -- Whoever may still run has an owner and a promise that can be kept.
+    IF r.state IN ('in_progress', 'unknown', 'waiting') THEN
+        IF (r.state = 'waiting') <> (r.owner IS NULL)
+            OR NOT coalesce(r.lease > 0 AND r.lease_cap >= r.lease AND r.retention > 0
+                AND r.on_lapsed IN ('rerun', 'resume', 'hold'), false)
+            OR (CASE r.on_failure
+                WHEN 'retry' THEN coalesce(r.back_off_first > r.back_off_max, true)
+                WHEN 'replay' THEN r.back_off_max IS NOT NULL
+                WHEN 'release' THEN r.back_off_max IS NOT NULL
+                ELSE true END) THEN
+            RETURN false;
+        END IF;
+    ELSIF r.owner IS NOT NULL OR r.lease IS NOT NULL OR r.retention IS NOT NULL
+        OR r.point_name IS NOT NULL THEN
+        RETURN false;
+    END IF;
+    -- A claim while it is in progress, and only then; an end when there is one, and only then.
+    CASE r.state
+    WHEN 'in_progress' THEN
+        RETURN r.attempt > 0 AND r.token IS NOT NULL AND r.claimed_at IS NOT NULL
+            AND r.lease_until IS NOT NULL AND r.outcome IS NULL AND r.expires_at IS NULL
+            AND r.due IS NOT DISTINCT FROM CASE
+                WHEN r.on_lapsed = 'hold' OR r.attempt >= r.max_attempts THEN r.lease_until END;
+    WHEN 'unknown' THEN
+        RETURN r.attempt > 0 AND r.token IS NULL AND r.lease_until IS NULL
+            AND r.outcome IS NULL AND r.expires_at IS NULL AND r.due IS NULL;
+    WHEN 'completed', 'failed', 'waiting', 'tombstone' THEN
+        RETURN r.token IS NULL AND r.lease_until IS NULL
+            AND (r.state = 'tombstone') = (r.outcome IS NULL)
+            AND coalesce(r.expires_at > r.changed_at AND r.due = r.expires_at, false);
+    ELSE
+        RETURN false;
+    END CASE;
+END $$;
+
+ALTER TABLE @schema@.records
+    ADD CONSTRAINT is_sound CHECK (@schema@.is_sound_1(records));
 
 -- Outcomes are compressed before they come here.
 ALTER TABLE @schema@.records ALTER COLUMN outcome SET STORAGE EXTERNAL;

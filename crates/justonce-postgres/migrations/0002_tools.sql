@@ -6,7 +6,7 @@ CREATE FUNCTION @schema@.millis_1() RETURNS bigint LANGUAGE sql VOLATILE
 RETURN floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
 
 -- A line of the history. Words are escaped, so a blank separates them.
-CREATE FUNCTION @schema@.note_1(at bigint, fence numeric, what text) RETURNS text
+CREATE FUNCTION @schema@.note_1(at bigint, fence bigint, what text) RETURNS text
 LANGUAGE sql IMMUTABLE
 RETURN at::text || ' ' || fence::text || ' ' || what;
 

@@ -20,14 +20,26 @@ DECLARE
     over boolean;
     locked boolean := false;
     jumped boolean := false;
+    -- Whether there is a fence for the claim already.
+    given boolean := false;
+    ignored text;
 BEGIN
+    -- Most operations are new: one look finds no record and no crash, and takes a fence.
+    IF p_claim AND p_late_from IS NULL THEN
+        SELECT nextval('@schema@.fences') INTO o_fence FROM @schema@.no_crash_since
+            WHERE NOT EXISTS (SELECT FROM @schema@.records WHERE id = p_id);
+        given := FOUND;
+    END IF;
     LOOP
-        IF locked THEN
+        IF given THEN
+            kept := false;
+        ELSIF locked THEN
             SELECT * INTO r FROM @schema@.records WHERE id = p_id FOR UPDATE;
+            kept := FOUND;
         ELSE
             SELECT * INTO r FROM @schema@.records WHERE id = p_id;
+            kept := FOUND;
         END IF;
-        kept := FOUND;
         t := coalesce(p_now, @schema@.millis_1());
 
         -- What time has made of it: an ended retention leaves a tombstone or nothing.
@@ -114,19 +126,18 @@ BEGIN
         END IF;
 
         -- The claim. Whether a crash happened is asked before a fence is taken.
-        PERFORM 1 FROM @schema@.no_crash_since;
-        IF NOT FOUND THEN
-            jumped := @schema@.jump_1() OR jumped;
+        IF NOT given THEN
+            SELECT nextval('@schema@.fences') INTO o_fence FROM @schema@.no_crash_since;
+            IF NOT FOUND THEN
+                jumped := @schema@.jump_1() OR jumped;
+                o_fence := nextval('@schema@.fences');
+            END IF;
         END IF;
-        o_fence := nextval('@schema@.fences');
+        given := false;
         o_answer := 'claimed';
         o_left := p_lease;
         IF over THEN
             o_attempt := 1;
-            IF p_on_lapsed = 'rerun' AND NOT jumped THEN
-                -- A first claim that a crash forgets breaks no promise.
-                PERFORM set_config('synchronous_commit', 'off', true);
-            END IF;
         ELSE
             -- The attempts before must not be forgotten.
             o_fence := greatest(o_fence, r.fence + 1);
@@ -152,6 +163,10 @@ BEGIN
                 ARRAY[@schema@.note_1(t, o_fence, 'claimed ' || p_owner_word)]
             ) ON CONFLICT (id) DO NOTHING;
             IF FOUND THEN
+                -- A first claim that a crash forgets breaks no promise.
+                IF p_on_lapsed = 'rerun' AND NOT jumped THEN
+                    ignored := set_config('synchronous_commit', 'off', true);
+                END IF;
                 RETURN;
             END IF;
             -- Somebody was faster.
@@ -183,6 +198,9 @@ BEGIN
         WHERE id = p_id;
         IF r.waited THEN
             PERFORM @schema@.wake_1(p_id);
+        END IF;
+        IF over AND p_on_lapsed = 'rerun' AND NOT jumped THEN
+            ignored := set_config('synchronous_commit', 'off', true);
         END IF;
         RETURN;
     END LOOP;

@@ -200,9 +200,9 @@ CREATE FUNCTION @schema@.refuse_1(p_id bytea, p_at bigint, p_fence bigint, p_ste
 RETURNS void LANGUAGE sql VOLATILE
 BEGIN ATOMIC
     UPDATE @schema@.records SET
-        notes = @schema@.noted_1(notes, @schema@.note_1(p_at,
-            CASE WHEN p_fence < 0 THEN p_fence + 18446744073709551616 ELSE p_fence END,
-            'refused ' || p_step)),
+        notes = @schema@.noted_1(notes, p_at::text || ' '
+            || (p_fence + CASE WHEN p_fence < 0 THEN 18446744073709551616 ELSE 0 END)::text
+            || ' refused ' || p_step),
         notes_dropped = notes_dropped + @schema@.crowded_1(notes)
     WHERE id = p_id;
 END;

@@ -4,7 +4,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Client, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime,
+    Client, ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod,
+    Runtime,
 };
 use futures_util::TryStreamExt;
 use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
@@ -37,41 +38,27 @@ pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// A database and everything that is needed to work with it.
 pub(crate) struct Db {
-    pub(crate) config: Config,
     pub(crate) schema: Schema,
     pub(crate) sql: Statements,
     pool: Pool,
+    /// For callers' transactions, which may last: the steps of the protocol must never wait for
+    /// them.
+    callers: Pool,
     clock: Option<Box<dyn Clock>>,
 }
 
 impl Db {
     pub(crate) fn new(
-        config: Config,
+        config: &Config,
         schema: Schema,
         connections: usize,
+        transactions: usize,
         clock: Option<Box<dyn Clock>>,
     ) -> StoreResult<Self> {
-        let recycling_method = RecyclingMethod::Fast;
-        let manager =
-            Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method });
-        let session = Hook::async_fn(|client: &mut deadpool_postgres::ClientWrapper, _| {
-            Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
-        });
-        let pool = Pool::builder(manager)
-            .max_size(connections.max(1))
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(CONNECTION_WAIT))
-            .create_timeout(Some(CONNECT_TIMEOUT))
-            .post_create(session)
-            .build()
-            .map_err(|error| {
-                let message = format!("no connections can be kept: {error}");
-                StoreError::not_applied(StoreErrorKind::Unavailable, message)
-            })?;
         let sql = Statements::new(&schema);
-        Ok(Self { config, schema, sql, pool, clock })
+        let (steps, callers) = (pool(config, connections)?, pool(config, transactions)?);
+        Ok(Self { schema, sql, pool: steps, callers, clock })
     }
-
     /// The moment to pass to a statement: nothing, unless a test has brought a clock.
     pub(crate) fn now(&self) -> Option<i64> {
         self.clock.as_ref().map(|clock| moment(clock.now()))
@@ -80,6 +67,11 @@ impl Db {
     /// A connection of our own.
     pub(crate) async fn client(&self) -> StoreResult<Client> {
         self.pool.get().await.map_err(no_connection)
+    }
+
+    /// A connection for a caller's transaction.
+    pub(crate) async fn callers_client(&self) -> StoreResult<Client> {
+        self.callers.get().await.map_err(no_connection)
     }
 
     /// Runs a statement that gives one row.
@@ -127,6 +119,26 @@ impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Db").field("schema", &self.schema).finish_non_exhaustive()
     }
+}
+
+/// Connections that are kept for more than one statement.
+fn pool(config: &Config, size: usize) -> StoreResult<Pool> {
+    let recycling_method = RecyclingMethod::Fast;
+    let manager = Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method });
+    let session = Hook::async_fn(|client: &mut ClientWrapper, _| {
+        Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
+    });
+    let pool = Pool::builder(manager)
+        .max_size(size.max(1))
+        .runtime(Runtime::Tokio1)
+        .wait_timeout(Some(CONNECTION_WAIT))
+        .create_timeout(Some(CONNECT_TIMEOUT))
+        .post_create(session)
+        .build();
+    pool.map_err(|error| {
+        let message = format!("no connections can be kept: {error}");
+        StoreError::not_applied(StoreErrorKind::Unavailable, message)
+    })
 }
 
 /// The settings that every connection of ours has, unless the address says otherwise.

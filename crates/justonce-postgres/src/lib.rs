@@ -1,4 +1,34 @@
-//! The PostgreSQL store, with the caller's writes in the same transaction.
+//! The PostgreSQL store, for any number of processes at once, with the caller's writes in the same
+//! transaction.
+//!
+//! ```no_run
+//! use justonce_core::{Engine, Key, Operation, Outcome, Scope};
+//! use justonce_postgres::PostgresStore;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = PostgresStore::open("postgres://shop@db.internal/shop").await?;
+//! let engine = Engine::new(store.clone());
+//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//!
+//! // Effects elsewhere: as with every store.
+//! engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
+//!
+//! // Effects in this database: exactly once.
+//! let transfer = Operation::new(Scope::global(), Key::client("transfer-17")?);
+//! let ran = store
+//!     .transactional(&engine, &transfer, async |tx, _context| {
+//!         tx.execute("UPDATE accounts SET cents = cents - 5 WHERE name = 'ada'", &[]).await?;
+//!         Ok(Outcome::bytes("moved 5"))
+//!     })
+//!     .await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The rules of the protocol are functions inside the database (`migrations/`), so that each step
+//! is one statement: a first-time operation costs two, a duplicate one that neither writes nor
+//! locks. Time is the server's. Those who wait for an operation are told by the server. The
+//! schema is made and kept up to date by [`migrate`]; [`tx`] is for the caller's own writes.
 
 mod db;
 mod error;
@@ -13,6 +43,7 @@ mod records;
 mod schema;
 mod statements;
 mod step;
+pub mod tx;
 mod words;
 
 pub use open::{PostgresBuilder, PostgresStore};

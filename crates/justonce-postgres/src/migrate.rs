@@ -26,13 +26,23 @@ use crate::schema::{InvalidSchema, Schema};
 const MIN_SERVER: i32 = 140_000;
 
 /// The steps, by number and name.
-const STEPS: [(i32, &str, &str); 5] = [
+const STEPS: [(i32, &str, &str); 6] = [
     (1, "records", include_str!("../migrations/0001_records.sql")),
     (2, "tools", include_str!("../migrations/0002_tools.sql")),
     (3, "begin", include_str!("../migrations/0003_begin.sql")),
     (4, "write", include_str!("../migrations/0004_write.sql")),
     (5, "sweep", include_str!("../migrations/0005_sweep.sql")),
+    (6, "guard", include_str!("../migrations/0006_guard.sql")),
 ];
+
+/// The schema itself. It is made only where it is not there: who may not make schemas can be given
+/// an empty one.
+const SCHEMA: &str = "\
+DO $make$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = '@name@') THEN
+        CREATE SCHEMA @schema@;
+    END IF;
+END $make$;";
 
 /// The table that says which steps were applied.
 const HISTORY: &str = "\
@@ -49,7 +59,7 @@ pub struct Migration {
     pub number: i32,
     /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// What it does, its note that it was applied included.
     pub sql: String,
 }
 
@@ -106,20 +116,8 @@ pub(crate) async fn apply_to(
     transaction.execute(lock, &[&schema.name()]).await?;
     // Whoever held the lock before may have done it all.
     let steps = missing(transaction.client(), schema).await?;
-    if let Some(first) = steps.first() {
-        if first.number == 1 {
-            let there = "SELECT FROM pg_namespace WHERE nspname = $1";
-            if transaction.execute(there, &[&schema.name()]).await? == 0 {
-                transaction.batch_execute(&schema.fill("CREATE SCHEMA @schema@")).await?;
-            }
-            transaction.batch_execute(&schema.fill(HISTORY)).await?;
-        }
-        for step in &steps {
-            transaction.batch_execute(&step.sql).await?;
-            let note =
-                schema.fill("INSERT INTO @schema@.migrations (number, name) VALUES ($1, $2)");
-            transaction.execute(&note, &[&step.number, &step.name]).await?;
-        }
+    for step in &steps {
+        transaction.batch_execute(&step.sql).await?;
     }
     transaction.commit().await?;
     Ok(steps)
@@ -149,10 +147,11 @@ async fn connect(config: &Config) -> Result<Client, MigrateError> {
 }
 
 async fn missing(client: &Client, schema: &Schema) -> Result<Vec<Migration>, MigrateError> {
-    let there = "SELECT to_regclass($1) IS NOT NULL";
-    let table = format!("{}.migrations", schema.name());
+    // The catalogue is read, not asked by name: names are remembered within a transaction.
+    let there = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 \
+                 AND tablename = 'migrations')";
     let mut newest = 0;
-    if client.query_one(there, &[&table]).await?.try_get(0)? {
+    if client.query_one(there, &[&schema.name()]).await?.try_get(0)? {
         let last = schema.fill("SELECT coalesce(max(number), 0) FROM @schema@.migrations");
         newest = client.query_one(&last, &[]).await?.try_get(0)?;
     }
@@ -161,7 +160,20 @@ async fn missing(client: &Client, schema: &Schema) -> Result<Vec<Migration>, Mig
         return Err(MigrateError::Newer { found: newest, known });
     }
     let steps = STEPS.into_iter().filter(|(number, ..)| *number > newest);
-    Ok(steps.map(|(number, name, sql)| Migration { number, name, sql: schema.fill(sql) }).collect())
+    let step =
+        |(number, name, sql)| Migration { number, name, sql: whole(number, name, sql, schema) };
+    Ok(steps.map(step).collect())
+}
+
+/// All that a step does, also if somebody runs it by hand.
+fn whole(number: i32, name: &str, sql: &str, schema: &Schema) -> String {
+    let first = match number {
+        1 => format!("{}\n\n{HISTORY}\n\n", SCHEMA.replace("@name@", schema.name())),
+        _ => String::new(),
+    };
+    let note =
+        format!("INSERT INTO @schema@.migrations (number, name) VALUES ({number}, '{name}');");
+    schema.fill(&format!("{first}{sql}\n{note}\n"))
 }
 
 /// Why a schema could not be brought up to date.

@@ -9,10 +9,11 @@ use crate::db::{Db, configured};
 use crate::listener::Listener;
 use crate::migrate::{self, MigrateError};
 use crate::schema::Schema;
+use crate::tx::Committed;
 
 /// The schema, unless told otherwise.
 const DEFAULT_SCHEMA: &str = "justonce";
-/// How many connections are kept, unless told otherwise.
+/// How many connections of each kind are kept, unless told otherwise.
 const DEFAULT_CONNECTIONS: usize = 16;
 
 /// A store on PostgreSQL, for any number of processes at once.
@@ -42,6 +43,7 @@ pub struct PostgresStore(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) db: Db,
     pub(crate) listener: Listener,
+    pub(crate) committed: Committed,
 }
 
 /// The settings of a [`PostgresStore`].
@@ -50,6 +52,7 @@ pub struct PostgresBuilder {
     url: String,
     schema: String,
     connections: usize,
+    transactions: usize,
     migrate: bool,
     clock: Option<Box<dyn Clock>>,
 }
@@ -70,6 +73,7 @@ impl PostgresStore {
             url: url.into(),
             schema: DEFAULT_SCHEMA.to_owned(),
             connections: DEFAULT_CONNECTIONS,
+            transactions: DEFAULT_CONNECTIONS,
             migrate: true,
             clock: None,
         }
@@ -87,6 +91,13 @@ impl PostgresBuilder {
     /// Default: 16.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count;
+        self
+    }
+
+    /// How many of the callers' transactions may be open at once; they have connections of their
+    /// own, made when they are needed. Default: 16.
+    pub fn transactions(mut self, count: usize) -> Self {
+        self.transactions = count;
         self
     }
 
@@ -121,8 +132,8 @@ impl PostgresBuilder {
             }
         }
         let listener = Listener::new(config.clone(), &schema);
-        let db = Db::new(config, schema, self.connections, self.clock)?;
-        Ok(PostgresStore(Arc::new(Inner { db, listener })))
+        let db = Db::new(&config, schema, self.connections, self.transactions, self.clock)?;
+        Ok(PostgresStore(Arc::new(Inner { db, listener, committed: Committed::default() })))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The protocol on PostgreSQL.
 
 use justonce_core::store::{Records, Stored};
-use justonce_core::{Answer, Fence, RecordId, Step, StoreResult};
+use justonce_core::{Action, Answer, Fence, RecordId, Step, StoreResult};
 
 use crate::error::damaged;
 use crate::numbers::fence_number;
@@ -10,6 +10,11 @@ use crate::{read, step};
 
 impl Records for PostgresStore {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
+        if let Action::Complete(fence, _) = &step.action
+            && self.0.committed.take(&step.id, *fence)
+        {
+            return Ok(Answer::Applied);
+        }
         step::apply(&self.0.db, step).await
     }
 

@@ -4,44 +4,6 @@
 -- ARGV  moment, confirm, fingerprint, claim, subject, from when it is late, owner
 -- gives 'late' | {fence, attempt, checkpoint} | {fence, since, reason, 'held'} | {moment, record}
 
--- A fence is the server's time in microseconds, or the next number where that is not above all
--- fences of the bucket: it grows when the clock is set back, and also when a failover lost the
--- last of them.
-local function mint(above)
-  if not micros then
-    local time = redis.call('TIME')
-    micros = time[1] * 1000000 + time[2]
-  end
-  local fence = math.max(micros, above + 1)
-  local last = redis.call('SET', KEYS[3], string.format('%.0f', fence), 'GET')
-  if last and tonumber(last) and tonumber(last) >= fence then
-    fence = tonumber(last) + 1
-    redis.call('SET', KEYS[3], string.format('%.0f', fence))
-  end
-  return fence
-end
-
-local function grant(r, word)
-  r.state, r.waited, r.reply, r.number, r.changed = 'P', 0, '', 0, now
-  r.claim_bytes, r.also = #ARGV[4], now
-  r.on_lapsed, r.on_failure, r.max_attempts, r.lease = struct.unpack('>BBI4I8', ARGV[4])
-  r.till = now + r.lease
-  note(r, own_fence(r), word, ARGV[7])
-  store(r, true)
-  return { r.fence, r.attempt, r.point }
-end
-
-local function claim_new()
-  local late = tonumber(ARGV[6])
-  if late and now >= late then
-    return 'late'
-  end
-  return grant({
-    fence = mint(0), attempt = 1, created = now, dropped = 0, notes = 0, history = '', point = '',
-    fixed = ARGV[3] .. ARGV[4] .. ARGV[5], subject_bytes = #ARGV[5],
-  }, 'claimed')
-end
-
 local function claim_again(r)
   local waited, before = r.waited, r.fence
   local subject_at = PROMISE_AT + r.claim_bytes
@@ -51,11 +13,16 @@ local function claim_again(r)
     r.point = ''
   end
   r.fence, r.attempt = mint(r.fence), math.min(r.attempt + 1, 4294967295)
-  local claimed = grant(r, 'taken_over')
+  r.state, r.waited, r.reply, r.number, r.changed = 'P', 0, '', 0, now
+  r.claim_bytes, r.also = #ARGV[4], now
+  r.on_lapsed, r.on_failure, r.max_attempts, r.lease = struct.unpack('>BBI4I8', ARGV[4])
+  r.till = now + r.lease
+  note(r, own_fence(r), 'taken_over', ARGV[7])
+  store(r, true)
   if waited == 1 then
     wake({ fence = before })
   end
-  return claimed
+  return { r.fence, r.attempt, r.point }
 end
 
 -- Fingerprints of different versions cannot be compared, so they agree.
@@ -63,9 +30,6 @@ local function agrees(print)
   return string.byte(print) ~= string.byte(ARGV[3]) or print == ARGV[3]
 end
 
-if not raw then
-  return claim_new()
-end
 local r = read(raw)
 if not r then
   return 'damaged'

@@ -1,8 +1,6 @@
 -- How a record is changed. All that can go wrong goes wrong at the first write: the index comes
 -- before the record, and a server that is out of memory or read-only refuses it as a whole.
 local MAX_NOTES = 16
--- The index orders a bucket by class and by the moment at which time demands something.
-local CLASS = 2 ^ 45
 local FREE, HELD, COMPLETED, FAILED, UNKNOWN, TOMBSTONE = 0, 1, 2, 3, 4, 5
 
 local function score(r)
@@ -29,16 +27,18 @@ local function store(r, moved)
   if moved then
     redis.call('ZADD', KEYS[2], string.format('%.0f', score(r)), member())
   end
-  local head = struct.pack(HEAD, 'J', 1, r.state, r.waited, head_sum(r), r.fence, r.attempt,
-    r.created, r.changed, r.till, r.also, r.number, r.dropped, r.notes, r.claim_bytes,
-    r.subject_bytes, #r.point, #r.reply)
+  local check = head_sum(r.state, r.fence, r.attempt, r.created, r.changed, r.till, r.also,
+    r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes, #r.point, #r.reply)
+  local head = struct.pack(HEAD, 'J', 1, r.state, r.waited, check, r.fence, r.attempt, r.created,
+    r.changed, r.till, r.also, r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes,
+    #r.point, #r.reply)
   redis.call('SET', KEYS[1], head .. r.fixed .. r.point .. r.reply .. r.history)
 end
 
--- Wakes those who wait for a claim that has just ended.
+-- Wakes those who wait for a claim that has just ended. The step is done, whatever becomes of this.
 local function wake(r)
   local channel = string.sub(KEYS[2], 2, -6) .. ':settled'
-  redis.call('PUBLISH', channel, member() .. struct.pack('>I8', r.fence))
+  redis.pcall('PUBLISH', channel, member() .. struct.pack('>I8', r.fence))
 end
 
 -- Stores a record whose claim, if it had one, ended.

@@ -66,7 +66,7 @@ impl Cluster {
 
     fn new_node(&self, place: &str) -> StoreResult<Arc<Node>> {
         let info = self.template.at(place)?;
-        let target = || Target::Server(info.clone());
+        let target = || Target::Server(Box::new(info.clone()));
         Ok(Arc::new(Node::new(place.to_owned(), self.settings, target)))
     }
 
@@ -85,7 +85,8 @@ impl Cluster {
             }
         }
         for seed in &self.seeds {
-            let link = Link::new(Target::Server(seed.clone()), self.settings.reply_timeout);
+            let link =
+                Link::new(Target::Server(Box::new(seed.clone())), self.settings.reply_timeout);
             let place = seed.addr().to_string();
             match self.learn_from(&link, host(&place), layout).await {
                 Ok(changed) => return Ok(changed),

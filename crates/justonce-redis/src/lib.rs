@@ -22,6 +22,8 @@
 //!
 //! Those who wait for a running operation are woken by the server: a claim that somebody waits for
 //! is marked, and only the end of a marked claim is published.
+//!
+//! [`RedisOutcomes`] is another use of Redis: a cache in front of a store that is elsewhere.
 
 mod address;
 mod cluster;

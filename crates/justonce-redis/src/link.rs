@@ -24,7 +24,7 @@ const PIPELINE_STEPS: usize = 1024;
 /// To whom a link connects.
 pub(crate) enum Target {
     /// Always the same server.
-    Server(ConnectionInfo),
+    Server(Box<ConnectionInfo>),
     /// The primary that the sentinels name.
     Primary(Arc<Sentinels>),
 }
@@ -61,9 +61,14 @@ impl Link {
 
     /// The connection, made now if there is none. Nothing is sent if this fails.
     pub(crate) async fn live(&self) -> StoreResult<Live> {
-        if let Some(live) = self.current() {
-            return Ok(live);
+        match self.current() {
+            Some(live) => Ok(live),
+            // Rare, and large: kept out of the future of every step.
+            None => Box::pin(self.renewed()).await,
         }
+    }
+
+    async fn renewed(&self) -> StoreResult<Live> {
         let attempts = self.attempts.load(Ordering::Acquire);
         let _turn = self.connecting.lock().await;
         if let Some(live) = self.current() {
@@ -95,7 +100,7 @@ impl Link {
     /// Where the server is now.
     pub(crate) async fn info(&self) -> StoreResult<ConnectionInfo> {
         match &self.target {
-            Target::Server(info) => Ok(info.clone()),
+            Target::Server(info) => Ok((**info).clone()),
             Target::Primary(sentinels) => sentinels.primary().await,
         }
     }

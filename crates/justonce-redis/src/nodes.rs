@@ -35,7 +35,7 @@ pub(crate) struct Nodes {
 #[derive(Debug)]
 enum Place {
     One(Arc<Node>),
-    Cluster(Cluster),
+    Cluster(Box<Cluster>),
 }
 
 /// A reply, and the connection it came by.
@@ -56,7 +56,7 @@ impl Nodes {
         let place = match address {
             Address::Single(info) => {
                 let name = info.addr().to_string();
-                let target = || Target::Server(info.clone());
+                let target = || Target::Server(Box::new(info.clone()));
                 Place::One(Arc::new(Node::new(name, settings, target)))
             }
             Address::Sentinel { sentinels, name, primary } => {
@@ -65,7 +65,9 @@ impl Nodes {
                 let target = || Target::Primary(Arc::clone(&all));
                 Place::One(Arc::new(Node::new(title, settings, target)))
             }
-            Address::Cluster { seeds, node } => Place::Cluster(Cluster::new(seeds, node, settings)),
+            Address::Cluster { seeds, node } => {
+                Place::Cluster(Box::new(Cluster::new(seeds, node, settings)))
+            }
         };
         Self { place, layout, changes: watch::Sender::new(0) }
     }
@@ -95,13 +97,14 @@ impl Nodes {
                 Err(error) => Trouble::Demoted(error),
             };
             let trouble = match trouble {
-                Trouble::Ask(place) => match self.ask(&place, lane, command).await {
+                Trouble::Ask(place) => match Box::pin(self.ask(&place, lane, command)).await {
                     Ok(sent) => return Ok(sent),
                     Err(trouble) => trouble,
                 },
                 other => other,
             };
-            self.sent_away(version, &node, trouble, &mut patience).await?;
+            // Rare, and large: kept out of the future of every step.
+            Box::pin(self.sent_away(version, &node, trouble, &mut patience)).await?;
         }
     }
 
@@ -128,16 +131,14 @@ impl Nodes {
                 self.learn(version).await.map_err(Trouble::Final)
             }
             Trouble::Demoted(error) => {
-                node.drop_live();
-                self.changed();
+                self.lost(node);
                 if patience.redirects > 1 || self.learn(version).await.is_err() {
                     return Err(Trouble::Final(error));
                 }
                 Ok(())
             }
             Trouble::Broken(error) => {
-                node.drop_live();
-                self.changed();
+                self.lost(node);
                 Err(Trouble::Final(error))
             }
             other => Err(other),
@@ -165,7 +166,7 @@ impl Nodes {
                 if let Some(node) = cluster.node_of(bucket) {
                     return Ok(node);
                 }
-                self.learn(cluster.version()).await?;
+                Box::pin(self.learn(cluster.version())).await?;
                 cluster.node_of(bucket).ok_or_else(|| unserved(&format!("bucket {bucket:02x}")))
             }
         }
@@ -186,6 +187,15 @@ impl Nodes {
             self.changed();
         }
         Ok(())
+    }
+
+    /// Gives up the connections to a server. In a cluster the others go on, and a new owner of the
+    /// buckets is noticed when they are learnt.
+    fn lost(&self, node: &Node) {
+        node.drop_live();
+        if !self.is_cluster() {
+            self.changed();
+        }
     }
 
     /// Tells those who wait that what was promised to them may be lost.

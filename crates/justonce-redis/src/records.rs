@@ -48,8 +48,7 @@ impl Records for RedisStore {
     }
 
     async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
-        let place = self.waiters.enter(*id, fence);
-        self.subscription.hears().await?;
+        let place = self.subscription.enter(&self.waiters, *id, fence).await?;
         let keys = [self.layout().record(id)];
         let (moment, fence) = (self.moment(), fence.get().to_be_bytes());
         let sent = self.run(id, &self.scripts.watch, &keys, &[moment.as_bytes(), &fence]).await?;

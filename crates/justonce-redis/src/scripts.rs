@@ -40,16 +40,18 @@ impl Lua {
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
-            begin: Lua::new(lua!("clock" "kept" "record" "write" "begin")),
+            begin: Lua::new(lua!("clock" "kept" "head" "new" "record" "write" "begin")),
             peek: Lua::new(lua!("clock" "peek")),
-            complete: Lua::new(lua!("clock" "record" "write" "owner" "settle" "complete")),
-            fail: Lua::new(lua!("clock" "record" "write" "owner" "settle" "fail")),
-            release: Lua::new(lua!("clock" "record" "write" "owner" "settle" "release")),
-            renew: Lua::new(lua!("clock" "record" "write" "owner" "renew")),
-            checkpoint: Lua::new(lua!("clock" "record" "write" "owner" "checkpoint")),
-            abandon: Lua::new(lua!("clock" "record" "write" "owner" "abandon")),
-            resolve: Lua::new(lua!("clock" "record" "write" "owner" "settle" "resolve")),
-            sweep: Lua::new(lua!("clock" "record" "write" "sweep")),
+            complete: Lua::new(lua!(
+                "clock" "head" "done" "record" "write" "owner" "settle" "complete"
+            )),
+            fail: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "fail")),
+            release: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "release")),
+            renew: Lua::new(lua!("clock" "head" "record" "write" "owner" "renew")),
+            checkpoint: Lua::new(lua!("clock" "head" "record" "write" "owner" "checkpoint")),
+            abandon: Lua::new(lua!("clock" "head" "record" "write" "owner" "abandon")),
+            resolve: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "resolve")),
+            sweep: Lua::new(lua!("clock" "head" "record" "write" "sweep")),
             watch: Lua::new(lua!("clock" "watch")),
             due: Lua::new(lua!("clock" "due")),
             count: Lua::new(lua!("clock" "count")),

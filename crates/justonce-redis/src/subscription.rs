@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::link::{CONNECT_TIMEOUT, silent};
 use crate::nodes::Nodes;
-use crate::waiters::Waiters;
+use crate::waiters::{Place, Waiters};
 
 /// How long until a lost subscription is tried again. A server that is back is found this soon.
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
@@ -34,8 +34,25 @@ impl Subscription {
         Self { hears, task }
     }
 
-    /// Waits until claims' ends are heard, but not for long.
-    pub(crate) async fn hears(&self) -> StoreResult<()> {
+    /// Takes a place among those who wait, once the ends of claims are heard. That does not take
+    /// long, or is an error.
+    pub(crate) async fn enter(
+        &self,
+        waiters: &Waiters,
+        id: RecordId,
+        fence: Fence,
+    ) -> StoreResult<Place> {
+        loop {
+            self.hears().await?;
+            let place = waiters.enter(id, fence);
+            // Who enters after the subscription ended is woken by nobody, and enters again.
+            if *self.hears.borrow() {
+                return Ok(place);
+            }
+        }
+    }
+
+    async fn hears(&self) -> StoreResult<()> {
         let mut hears = self.hears.clone();
         match timeout(CONNECT_TIMEOUT, hears.wait_for(|hears| *hears)).await {
             Ok(Ok(_)) => Ok(()),
@@ -53,8 +70,8 @@ impl Drop for Subscription {
     }
 }
 
-/// Subscribes again and again. Whenever a subscription begins or ends, all who wait look again:
-/// they may have missed something.
+/// Subscribes again and again. When a subscription ends, all who wait look again: they may miss
+/// something.
 async fn listen(nodes: Arc<Nodes>, waiters: Waiters, tell: watch::Sender<bool>) {
     let mut changes = nodes.changes();
     for turn in 0_usize.. {
@@ -62,7 +79,6 @@ async fn listen(nodes: Arc<Nodes>, waiters: Waiters, tell: watch::Sender<bool>) 
         match subscribe(&nodes, turn).await {
             Ok(subscription) => {
                 tell.send_replace(true);
-                waiters.wake_all();
                 hear(subscription, &waiters, &mut changes).await;
                 tell.send_replace(false);
                 waiters.wake_all();

@@ -19,8 +19,8 @@
 //! ```
 //!
 //! This crate only gathers the others: [`justonce_core`] is the protocol, the feature `embedded`
-//! (on by default) adds the durable store in your process, `redis` and `postgres` the stores that many
-//! processes share, and `http` the layer for axum and any other tower service.
+//! (on by default) adds the durable store in your process, `redis` and `postgres` the stores that
+//! many processes share, and `http` the layer for axum and any other tower service.
 
 #[cfg(all(doctest, feature = "http"))]
 mod readme;

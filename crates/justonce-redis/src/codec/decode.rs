@@ -16,7 +16,7 @@ use justonce_core::{
 };
 
 use super::frame::{
-    FINGERPRINT_BYTES, HEAD_BYTES, MAGIC, PROMISE_BYTES, TOKEN_BYTES, VERSION, sum,
+    FINGERPRINT_BYTES, HEAD_BYTES, MAGIC, PROMISE_BYTES, SUM_MODULUS, TOKEN_BYTES, VERSION, sum,
 };
 
 /// Reads a whole record with its timeline.
@@ -158,11 +158,11 @@ impl Head {
             point_bytes: length(input.number()?)?,
             reply_bytes: length(input.number()?)?,
         };
-        if head.sum() == u64::from(sum) { Ok(head) } else { Err(Damage::Checksum) }
+        if head.sum() == u128::from(sum) { Ok(head) } else { Err(Damage::Checksum) }
     }
 
-    /// The same sum as the scripts compute, which count in doubles: below 2^53 both are exact.
-    fn sum(&self) -> u64 {
+    /// The same sum as the scripts compute.
+    fn sum(&self) -> u128 {
         let parts = [
             (1, self.fence),
             (3, u64::from(self.attempt)),
@@ -179,10 +179,8 @@ impl Head {
             (41, self.point_bytes as u64),
             (43, self.reply_bytes as u64),
         ];
-        let sum = parts
-            .iter()
-            .fold(0_u64, |sum, (factor, part)| sum.wrapping_add(part.wrapping_mul(*factor)));
-        sum % (1 << 32)
+        let sum: u128 = parts.iter().map(|(factor, part)| factor * u128::from(*part)).sum();
+        sum % SUM_MODULUS
     }
 }
 

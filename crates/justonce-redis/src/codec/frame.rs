@@ -16,6 +16,8 @@ pub(super) const PROMISE_BYTES: usize = 54;
 pub(super) const TOKEN_BYTES: usize = 16;
 /// A check sum, in bytes.
 pub(super) const SUM_BYTES: usize = 8;
+/// The check sum of a head is taken modulo the largest prime below 2^32.
+pub(super) const SUM_MODULUS: u128 = 4_294_967_291;
 /// So many bytes from the beginning hold the head, the fingerprint, the claim and the subject, each
 /// as large as it may be: enough for a line in a list, however large the outcome.
 pub(crate) const SUMMARY_BYTES: usize = 2048;

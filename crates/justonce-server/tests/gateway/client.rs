@@ -2,9 +2,13 @@
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use crate::process::LIMIT;
 use crate::upstream::{Message, read_message};
+
+/// The pause between two questions of the same kind.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// A request on a connection of its own.
 pub(crate) struct Call {
@@ -35,6 +39,25 @@ impl Call {
         call
     }
 
+    /// Sends any request: `POST /payments`, its headers and its body.
+    pub(crate) fn send(
+        address: SocketAddr,
+        request: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Self {
+        let body = body.as_ref();
+        let lines = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+        let head = format!(
+            "{request} HTTP/1.1\r\nhost: test\r\n{}content-length: {}\r\n\r\n",
+            lines.collect::<String>(),
+            body.len()
+        );
+        let mut call = Self::connect(address);
+        call.write(&[head.as_bytes(), body].concat());
+        call
+    }
+
     pub(crate) fn get(address: SocketAddr, path: &str) -> Message {
         let mut call = Self::connect(address);
         call.write(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes());
@@ -52,6 +75,12 @@ impl Call {
 
     pub(crate) fn try_answer(&mut self) -> Option<Message> {
         read_message(&mut self.stream)
+    }
+
+    /// Says that nothing more comes.
+    pub(crate) fn finish(&self) {
+        // The gateway may have closed the connection already.
+        let _ = self.stream.get_ref().shutdown(std::net::Shutdown::Write);
     }
 
     /// Some bytes, as they come.
@@ -79,7 +108,7 @@ pub(crate) fn state(address: SocketAddr, key: &str) -> String {
     body["state"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Asks until the answer is as wanted. The gateway gives the pace.
+/// Asks until the answer is as wanted.
 pub(crate) fn until<T: std::fmt::Debug>(
     what: &str,
     mut ask: impl FnMut() -> T,
@@ -93,5 +122,6 @@ pub(crate) fn until<T: std::fmt::Debug>(
         }
         let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
         assert!(now - start < LIMIT, "{what} never came: {answer:?}");
+        std::thread::park_timeout(ASK_AGAIN_AFTER);
     }
 }

@@ -43,10 +43,15 @@ impl Home {
 
     /// Writes the configuration: the upstream, any free ports, and what else the test wants.
     pub(crate) fn configure(&self, upstream: SocketAddr, more: &str) {
+        let store = format!("file:{}", self.directory.path().join("data").display());
+        self.configure_on(upstream, &store, more);
+    }
+
+    /// The same on a store of the test's choice.
+    pub(crate) fn configure_on(&self, upstream: SocketAddr, store: &str, more: &str) {
         let text = format!(
             "listen = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nupstream = 'http://{upstream}'\n\
-             store = 'file:{}'\n{more}\n",
-            self.directory.path().join("data").display()
+             store = '{store}'\n{more}\n"
         );
         // In one step, so that nobody reads half of it.
         let new = self.directory.path().join("new.toml");
@@ -59,16 +64,21 @@ impl Home {
     }
 
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_justonce"));
+        let mut command = justonce();
         command.arg("serve").arg("--config").arg(self.config());
-        // Variables of the test run are no settings of the gateway.
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("JUSTONCE_") {
-                command.env_remove(name);
-            }
-        }
         command
     }
+}
+
+/// The program, without settings from the variables of the test run.
+pub(crate) fn justonce() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_justonce"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("JUSTONCE_") {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 impl Gateway {
@@ -115,6 +125,20 @@ impl Gateway {
                 return line;
             }
         }
+    }
+
+    /// The lines of the log from now on, up to the first that has this text.
+    pub(crate) fn log_up_to(&self, text: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        while !lines.last().is_some_and(|line: &String| line.contains(text)) {
+            lines.push(self.log_line(""));
+        }
+        lines
+    }
+
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// The memory it takes now, in MiB.

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::client::{Call, pay, state};
+use crate::client::{Call, pay, state, until};
 use crate::stage::{BODY, started};
 
 #[test]
@@ -13,7 +13,7 @@ fn an_operation_under_way_finishes_before_the_gateway_ends() {
     connection.read();
     gateway.signal(Signal::SIGTERM);
     gateway.log_line("stopping");
-    assert_eq!(Call::get(gateway.admin, "/readyz").status(), 503);
+    until("503", || Call::get(gateway.admin, "/readyz").status(), |status| *status == 503);
     connection.answer("201 Created", &[], b"paid");
     assert_eq!(call.answer().text(), "paid");
     assert!(gateway.wait().success());

@@ -22,6 +22,7 @@ pub(crate) struct Message {
     pub(crate) start: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<(String, String)>,
 }
 
 impl Upstream {
@@ -105,39 +106,47 @@ impl Connection {
 /// Reads a message with a length or chunks, to its end.
 pub(crate) fn read_message(stream: &mut impl BufRead) -> Option<Message> {
     let start = line(stream)?;
-    let mut headers = Vec::new();
-    loop {
-        let text = line(stream)?;
-        if text.is_empty() {
-            break;
-        }
-        let (name, value) = text.split_once(':')?;
-        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
-    }
+    let headers = fields(stream)?;
     let find = |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, v)| v);
     let is_chunked = find("transfer-encoding").is_some_and(|value| value.contains("chunked"));
-    let mut body = Vec::new();
+    let is_bare = ["HTTP/1.1 1", "HTTP/1.1 204", "HTTP/1.1 304"];
+    let is_bare = is_bare.iter().any(|bare| start.starts_with(bare));
+    let (mut body, mut trailers) = (Vec::new(), Vec::new());
     if is_chunked {
         loop {
             let size = usize::from_str_radix(line(stream)?.trim(), 16).ok()?;
-            let mut chunk = vec![0; size + 2];
-            stream.read_exact(&mut chunk).ok()?;
             if size == 0 {
+                trailers = fields(stream)?;
                 break;
             }
+            let mut chunk = vec![0; size + 2];
+            stream.read_exact(&mut chunk).ok()?;
             body.extend_from_slice(chunk.get(..size)?);
         }
-    } else if let Some(length) = find("content-length") {
+    } else if let Some(length) = find("content-length").filter(|_| !is_bare) {
         body = vec![0; length.parse().ok()?];
         stream.read_exact(&mut body).ok()?;
     }
-    Some(Message { start, headers, body })
+    Some(Message { start, headers, body, trailers })
+}
+
+/// Lines of names and values, up to an empty one.
+fn fields(stream: &mut impl BufRead) -> Option<Vec<(String, String)>> {
+    let mut fields = Vec::new();
+    loop {
+        let text = line(stream)?;
+        if text.is_empty() {
+            return Some(fields);
+        }
+        let (name, value) = text.split_once(':')?;
+        fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
 }
 
 fn line(stream: &mut impl BufRead) -> Option<String> {
-    let mut text = String::new();
-    stream.read_line(&mut text).ok().filter(|read| *read > 0)?;
-    Some(text.trim_end().to_owned())
+    let mut bytes = Vec::new();
+    stream.read_until(b'\n', &mut bytes).ok().filter(|read| *read > 0)?;
+    Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
 impl Message {
@@ -154,9 +163,22 @@ impl Message {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The values of all lines of a name.
+    pub(crate) fn all(&self, wanted: &str) -> Vec<&str> {
+        let lines = self.headers.iter().filter(|(name, _)| name == wanted);
+        lines.map(|(_, value)| value.as_str()).collect()
+    }
+
+    pub(crate) fn is_replay(&self) -> bool {
+        self.header("idempotent-replayed") == Some("true")
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
     /// The code of a problem.
     pub(crate) fn code(&self) -> String {
-        let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
-        body["code"].as_str().unwrap_or_default().to_owned()
+        self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
 }

@@ -28,8 +28,9 @@ const STORES: [&str; 9] = [
     "tiered",
 ];
 /// What is expected, in words.
-const EXPECTED: &str = "expected `memory:`, `file:PATH`, `redis://…`, `redis-sentinel://…`, `redis-cluster://…`, \
-     `postgres://…` or `tiered:redis://…,postgres://…`";
+const EXPECTED: &str = "expected `memory:`, `file:PATH`, `redis://…`, `redis-sentinel://…`, \
+                        `redis-cluster://…`, `postgres://…` or \
+                        `tiered:redis://…,postgres://…`";
 
 /// Where records are kept.
 pub(super) fn url(node: &Node) -> Read<StoreUrl> {

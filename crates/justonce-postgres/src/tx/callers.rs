@@ -1,0 +1,85 @@
+//! A transaction of the caller's, whatever its driver.
+
+use std::future::Future;
+
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
+
+/// A parameter of a statement of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param<'a> {
+    /// `bytea`.
+    Bytes(&'a [u8]),
+    /// `text`.
+    Text(&'a str),
+    /// `bigint`.
+    Number(i64),
+    /// `bigint`, or nothing.
+    Maybe(Option<i64>),
+}
+
+/// A transaction of the caller's. The statement has one column of text and gives one row.
+///
+/// It is implemented for the transactions and clients of tokio-postgres and deadpool-postgres.
+/// For another driver it takes a few lines: bind the parameters by their types, fetch one row,
+/// return its first column.
+pub trait CallersTransaction {
+    /// What the driver says when something fails.
+    type Error;
+
+    /// Runs a statement that gives one row with one text.
+    ///
+    /// # Errors
+    ///
+    /// If the driver fails.
+    fn ask(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> impl Future<Output = Result<String, Self::Error>> + Send;
+}
+
+impl Param<'_> {
+    fn as_sql(&self) -> &(dyn ToSql + Sync) {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Text(text) => text,
+            Self::Number(number) => number,
+            Self::Maybe(number) => number,
+        }
+    }
+}
+
+fn bound<'a>(params: &'a [Param<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
+    params.iter().map(Param::as_sql).collect()
+}
+
+fn first_column(row: &Row) -> Result<String, Error> {
+    row.try_get(0)
+}
+
+impl CallersTransaction for tokio_postgres::Transaction<'_> {
+    type Error = Error;
+
+    async fn ask(&mut self, sql: &str, params: &[Param<'_>]) -> Result<String, Error> {
+        first_column(&self.query_one(sql, &bound(params)).await?)
+    }
+}
+
+impl CallersTransaction for deadpool_postgres::Transaction<'_> {
+    type Error = Error;
+
+    async fn ask(&mut self, sql: &str, params: &[Param<'_>]) -> Result<String, Error> {
+        let statement = self.prepare_cached(sql).await?;
+        first_column(&self.query_one(&statement, &bound(params)).await?)
+    }
+}
+
+impl CallersTransaction for super::Tx {
+    type Error = Error;
+
+    async fn ask(&mut self, sql: &str, params: &[Param<'_>]) -> Result<String, Error> {
+        let statement = self.prepare_cached(sql).await?;
+        first_column(&self.query_one(&statement, &bound(params)).await?)
+    }
+}

@@ -1,0 +1,86 @@
+//! An open transaction in a handler's hands.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use deadpool_postgres::{Client, ClientWrapper};
+use futures_util::FutureExt;
+use justonce_core::StoreResult;
+use tokio_postgres::Error;
+
+use crate::db::Db;
+use crate::error::{Reached, store_error};
+
+/// An open transaction. It is a client of tokio-postgres, so that all its statements can be used;
+/// those that end the transaction belong to the store.
+///
+/// Whatever ends the handler without an outcome rolls everything back.
+pub struct Tx(Arc<Open>);
+
+/// A connection with a transaction in it.
+struct Open {
+    client: Client,
+    ended: bool,
+}
+
+/// The store's own end of it, while the handler has the other.
+pub(crate) struct Ending(Arc<Open>);
+
+/// The transaction with nobody else in it.
+pub(crate) struct Sole(Open);
+
+impl Tx {
+    /// Opens a transaction.
+    pub(crate) async fn open(db: &Db) -> StoreResult<(Self, Ending)> {
+        // From here on whoever drops it rolls back.
+        let open = Arc::new(Open { client: db.callers_client().await?, ended: false });
+        let begun = open.client.batch_execute("BEGIN").await;
+        begun.map_err(|error| store_error(error, Reached::Nothing))?;
+        Ok((Self(Arc::clone(&open)), Ending(open)))
+    }
+}
+
+impl Ending {
+    /// The transaction, once the handler has let go of it; nothing if somebody has kept it.
+    pub(crate) fn alone(self) -> Option<Sole> {
+        Arc::into_inner(self.0).map(Sole)
+    }
+}
+
+impl Sole {
+    pub(crate) const fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// Commits. An error may mean that it is committed all the same.
+    pub(crate) async fn commit(mut self) -> Result<(), Error> {
+        self.0.client.batch_execute("COMMIT").await?;
+        self.0.ended = true;
+        Ok(())
+    }
+}
+
+impl Drop for Open {
+    /// The connection goes back to the others with a rollback on its way, before anything that
+    /// anybody else sends. It is sent with the first poll; nobody needs its answer.
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.client.batch_execute("ROLLBACK").now_or_never();
+        }
+    }
+}
+
+impl Deref for Tx {
+    type Target = ClientWrapper;
+
+    fn deref(&self) -> &ClientWrapper {
+        &self.0.client
+    }
+}
+
+impl fmt::Debug for Tx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx").finish_non_exhaustive()
+    }
+}

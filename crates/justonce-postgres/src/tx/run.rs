@@ -1,0 +1,140 @@
+//! Run in a transaction: the handler's writes and its outcome, together or not at all.
+
+use justonce_core::codec::encode_outcome;
+use justonce_core::engine::Context;
+use justonce_core::{Engine, HandlerError, Operation, Outcome, Ran, RunError};
+use tokio_postgres::Error;
+use tokio_postgres::error::{Severity, SqlState};
+
+use super::doubt::{Became, InDoubt};
+use super::handle::{Sole, Tx};
+use super::within::{Completion, completion};
+use crate::open::PostgresStore;
+use crate::step::completion as parameters;
+
+impl PostgresStore {
+    /// Runs a handler in a transaction, if the operation is new, and replays its outcome if it is
+    /// not. What the handler writes with the [`Tx`] and the outcome it returns are committed
+    /// together or not at all: the writes take effect exactly once, whatever dies or is lost.
+    ///
+    /// The engine must be on this store, or on a decorator around it. Whatever the handler does
+    /// outside of the transaction is as with [`Engine::run`]. A handler that fails is rolled back,
+    /// and its failure is stored. To run in another isolation level, `SET TRANSACTION` first.
+    ///
+    /// ```no_run
+    /// # use justonce_core::{Engine, HandlerError, Operation, Outcome, Ran};
+    /// # use justonce_postgres::PostgresStore;
+    /// # async fn example(
+    /// #     store: PostgresStore, operation: Operation,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let engine = Engine::new(store.clone());
+    /// let ran = store
+    ///     .transactional(&engine, &operation, async |tx, _context| {
+    ///         tx.execute("UPDATE accounts SET cents = cents - 5 WHERE name = 'ada'", &[]).await?;
+    ///         tx.execute("UPDATE accounts SET cents = cents + 5 WHERE name = 'bob'", &[]).await?;
+    ///         Ok(Outcome::bytes("moved 5"))
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`Ran::Released`] says that the transaction could not be committed for a reason that is not
+    /// the handler's: nothing happened, and the key is free.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::run`].
+    ///
+    /// # Panics
+    ///
+    /// If the handler does, after everything has been rolled back.
+    pub async fn transactional<H, F>(
+        &self,
+        engine: &Engine,
+        operation: &Operation,
+        handler: H,
+    ) -> Result<Ran, RunError>
+    where
+        H: FnOnce(Tx, Context) -> F,
+        F: Future<Output = Result<Outcome, HandlerError>>,
+    {
+        engine.run(operation, |context| self.within_transaction(context, handler)).await
+    }
+
+    async fn within_transaction<H, F>(
+        &self,
+        context: Context,
+        handler: H,
+    ) -> Result<Outcome, HandlerError>
+    where
+        H: FnOnce(Tx, Context) -> F,
+        F: Future<Output = Result<Outcome, HandlerError>>,
+    {
+        let (tx, ending) = Tx::open(&self.0.db).await.map_err(|error| {
+            tracing::warn!(%error, "no transaction for a handler");
+            HandlerError::NotExecuted
+        })?;
+        let outcome = handler(tx, context.clone()).await?;
+        let Some(transaction) = ending.alone() else {
+            return Err(HandlerError::passing("the handler has not let go of its transaction"));
+        };
+        self.commit(transaction, &context, &outcome).await?;
+        self.0.committed.remember(context.operation().id(), context.fence());
+        Ok(outcome)
+    }
+
+    /// Stores the outcome and commits.
+    async fn commit(
+        &self,
+        transaction: Sole,
+        context: &Context,
+        outcome: &Outcome,
+    ) -> Result<(), HandlerError> {
+        let db = &self.0.db;
+        let (id, fence) = (context.operation().id(), context.fence());
+        let bytes = encode_outcome(outcome);
+        let with = parameters(db.now(), &id, fence, &bytes);
+        let stored = async {
+            let client = transaction.client();
+            let statement = client.prepare_cached(&db.sql.complete_within).await?;
+            let row = client.query_one(&statement, &[&with.0, &with.1, &with.2, &with.3]).await?;
+            Ok((row.try_get::<_, String>(0)?, row.try_get(1)?, row.try_get(2)?))
+        };
+        // Nothing was committed yet, so whatever fails here is rolled back.
+        let (answer, process, number) = stored.await.map_err(|error| rolled_back(&error))?;
+        match completion(Some(&answer)) {
+            Ok(Completion::Stored) => {}
+            // The engine finds out by itself who has it now.
+            Ok(Completion::Lost(_)) | Err(_) => return Err(HandlerError::Unknown),
+        }
+        let Err(error) = transaction.commit().await else {
+            return Ok(());
+        };
+        let refused = error.as_db_error().map(|db| db.parsed_severity() == Some(Severity::Error));
+        if refused == Some(true) {
+            return Err(rolled_back(&error));
+        }
+        let doubt = InDoubt { id, fence, process, number };
+        match doubt.became(db).await {
+            Some(Became::Committed) => Ok(()),
+            Some(Became::RolledBack) => Err(rolled_back(&error)),
+            None => Err(HandlerError::Unknown),
+        }
+    }
+}
+
+/// Nothing was committed. Where the database refused what the handler did, that is the handler's
+/// failure; a conflict or a lost connection is nobody's.
+fn rolled_back(error: &Error) -> HandlerError {
+    tracing::warn!(%error, "a transaction was rolled back");
+    let refused = error.as_db_error().filter(|db| {
+        let class = db.code().code().get(..2);
+        let read_only = *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION;
+        !read_only && !matches!(class, Some("08" | "40" | "53" | "55" | "57" | "58"))
+    });
+    match refused {
+        Some(db) => HandlerError::passing(db.message()),
+        None => HandlerError::NotExecuted,
+    }
+}

@@ -1,0 +1,112 @@
+//! The single parts, for callers with a transaction of their own.
+
+use std::time::Duration;
+
+use justonce_core::codec::encode_outcome;
+use justonce_core::{Answer, Fence, Lost, Outcome, RecordId, StoreResult};
+
+use super::callers::{CallersTransaction, Param};
+use crate::numbers::{fence_number, millis};
+use crate::open::PostgresStore;
+use crate::step;
+
+/// What became of a completion inside the caller's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "unless it was stored, the transaction must be rolled back"]
+pub enum Completion {
+    /// The outcome is part of the transaction: commit it.
+    Stored,
+    /// The claim was lost: roll the transaction back.
+    Lost(Lost),
+}
+
+impl PostgresStore {
+    /// Stores the outcome of a claim inside the caller's transaction. Afterwards the caller
+    /// commits, or rolls back if the claim was lost. The outer result is of the driver, the inner
+    /// one of the store.
+    ///
+    /// ```no_run
+    /// # use justonce_core::{HeldClaim, Outcome};
+    /// # use justonce_postgres::{PostgresStore, tx::Completion};
+    /// # async fn example(
+    /// #     store: &PostgresStore, client: &mut tokio_postgres::Client, mut claim: HeldClaim,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = client.transaction().await?;
+    /// transaction.execute("UPDATE accounts SET cents = cents - 5 WHERE name = 'ada'", &[]).await?;
+    /// let outcome = Outcome::bytes("charged 5");
+    /// let (id, fence) = (claim.id(), claim.fence());
+    /// match store.complete_within(&mut transaction, &id, fence, &outcome).await?? {
+    ///     Completion::Stored => transaction.commit().await?,
+    ///     Completion::Lost(_) => transaction.rollback().await?,
+    /// }
+    /// // It is stored already; this ends the renewals of the claim.
+    /// claim.complete(outcome).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the driver fails, or the database answers what it should not. Roll back then.
+    pub async fn complete_within<T: CallersTransaction>(
+        &self,
+        transaction: &mut T,
+        id: &RecordId,
+        fence: Fence,
+        outcome: &Outcome,
+    ) -> Result<StoreResult<Completion>, T::Error> {
+        let db = &self.0.db;
+        let outcome = encode_outcome(outcome);
+        let params = [
+            Param::Maybe(db.now()),
+            Param::Bytes(id.as_bytes()),
+            Param::Number(fence_number(fence)),
+            Param::Bytes(&outcome),
+        ];
+        let answer = transaction.ask(&db.sql.complete, &params).await?;
+        Ok(completion(Some(&answer)))
+    }
+
+    /// Whether a consumer deals with a message for the first time, remembered for `retention` as
+    /// part of the caller's transaction: if that is rolled back, the message is new again. Another
+    /// transaction with the same message waits until this one has ended.
+    ///
+    /// # Errors
+    ///
+    /// If the driver fails.
+    pub async fn processed<T: CallersTransaction>(
+        &self,
+        transaction: &mut T,
+        subscriber: &str,
+        message: &str,
+        retention: Duration,
+    ) -> Result<Seen, T::Error> {
+        let db = &self.0.db;
+        let params = [
+            Param::Maybe(db.now()),
+            Param::Text(subscriber),
+            Param::Text(message),
+            Param::Number(millis(retention).max(1)),
+        ];
+        let first = transaction.ask(&db.sql.processed, &params).await?;
+        Ok(if first == "true" { Seen::FirstTime } else { Seen::Before })
+    }
+}
+
+/// Whether a message was dealt with before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a message that was seen before must not be dealt with again"]
+pub enum Seen {
+    /// It was not: deal with it in the same transaction.
+    FirstTime,
+    /// It was.
+    Before,
+}
+
+/// What `complete_1` says, for a caller who must know whether to commit.
+pub(super) fn completion(answer: Option<&str>) -> StoreResult<Completion> {
+    Ok(match step::completed(answer)? {
+        Answer::Lost(lost) => Completion::Lost(lost),
+        _ => Completion::Stored,
+    })
+}

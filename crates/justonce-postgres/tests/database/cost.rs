@@ -1,0 +1,100 @@
+//! How many statements and how many syncs an operation costs.
+
+use justonce_core::store::Records;
+use justonce_core::{Engine, Operation, Outcome, Ran};
+use justonce_testkit::servers::PostgresOptions;
+
+use crate::stage::{Stage, begin, hold, open, rerun};
+
+const COUNT: &str = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
+                     WHERE query NOT LIKE '%pg_stat_statements%'";
+const WRITES: &str = "SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables";
+
+#[tokio::test]
+async fn a_first_time_costs_two_statements_and_a_duplicate_one() {
+    let stage = Stage::new().await;
+    stage.psql("CREATE EXTENSION pg_stat_statements");
+    let engine = Engine::new(stage.store.clone());
+    let run = async |operation: &Operation| {
+        engine.run(operation, async |_| Ok(Outcome::bytes("done"))).await.unwrap()
+    };
+    // The first one also makes the connection.
+    run(&rerun("warm")).await;
+    for operation in [rerun("a"), hold("b")] {
+        for (expected, executed) in [("2", true), ("1", false), ("1", false)] {
+            stage.psql("SELECT pg_stat_statements_reset()");
+            let ran = run(&operation).await;
+            assert_eq!(matches!(ran, Ran::Executed(_)), executed, "{ran:?}");
+            assert_eq!(stage.psql(COUNT), expected, "statements of {ran:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_duplicate_writes_nothing_and_waits_for_no_lock() {
+    let stage = Stage::new().await;
+    let operation = rerun("a");
+    let fence = stage.claim(&operation).await;
+    stage.complete(&operation, fence).await;
+    let before = stage.psql("SELECT xmin, xmax, ctid FROM justonce.records");
+    let (client, connection) =
+        tokio_postgres::connect(&stage.server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("BEGIN; SELECT * FROM justonce.records FOR UPDATE").await.unwrap();
+    let lsn = stage.psql("SELECT pg_current_wal_insert_lsn()");
+    for _ in 0..10 {
+        let answer = stage.store.apply(&begin(&operation)).await.unwrap();
+        assert!(answer.completed().is_some(), "{answer:?}");
+    }
+    assert_eq!(stage.psql("SELECT pg_current_wal_insert_lsn()"), lsn, "no log was written");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let after = stage.psql("SELECT xmin, ctid FROM justonce.records");
+    let [xmin, _, ctid] = before.split('|').collect::<Vec<_>>()[..] else { panic!("{before}") };
+    assert_eq!(after, format!("{xmin}|{ctid}"), "the row is the same");
+    assert!(!stage.psql(WRITES).is_empty());
+}
+
+/// A server that writes its log to disk only when a commit wants it.
+fn lazy() -> PostgresOptions {
+    let settings = [("wal_writer_delay", "10s"), ("autovacuum", "off")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    PostgresOptions { fsync: true, settings, ..PostgresOptions::default() }
+}
+
+const ON_DISK: &str = "SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()";
+
+#[tokio::test]
+async fn only_what_the_promise_needs_waits_for_the_disk() {
+    let stage = Stage::with(lazy()).await;
+    stage.psql("CHECKPOINT");
+    let operation = rerun("a");
+    let fence = stage.claim(&operation).await;
+    assert_eq!(stage.psql(ON_DISK), "f", "a first claim under rerun waited for the disk");
+    stage.complete(&operation, fence).await;
+    assert_eq!(stage.psql(ON_DISK), "t", "an outcome was not on disk");
+    stage.claim(&hold("b")).await;
+    assert_eq!(stage.psql(ON_DISK), "t", "a claim under hold was not on disk");
+}
+
+#[tokio::test]
+async fn a_fence_is_never_given_again_after_a_crash_that_forgot_it() {
+    let mut stage = Stage::with(lazy()).await;
+    stage.psql("CHECKPOINT");
+    let kept = stage.claim(&hold("kept")).await;
+    let mut newest = kept;
+    let forgotten = rerun("forgotten");
+    for round in 0..3 {
+        for other in 0..40 {
+            newest = newest.max(stage.claim(&rerun(&format!("{round}-{other}"))).await);
+        }
+        let lost = stage.claim(&forgotten).await;
+        stage.server.stop_immediate().unwrap();
+        stage.server.restart().unwrap();
+        stage.store = open(&stage.server).await;
+        assert!(stage.store.get(&forgotten.id()).await.unwrap().is_none(), "it was not forgotten");
+        assert!(stage.store.get(&hold("kept").id()).await.unwrap().is_some(), "it was forgotten");
+        let next = stage.claim(&hold(&format!("next-{round}"))).await;
+        assert!(next > lost && lost > newest, "{next} after {lost} after {newest}");
+        newest = next;
+    }
+}

@@ -1,0 +1,18 @@
+//! What is PostgreSQL's own: statements, durability, migrations, damage, waiters, faults.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::unreachable,
+    reason = "all of this is a test, also the functions that are not marked as one"
+)]
+
+mod cost;
+mod damage;
+mod faults;
+mod migrations;
+mod stage;
+mod sweeping;
+mod waiting;

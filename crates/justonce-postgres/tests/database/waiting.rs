@@ -1,0 +1,74 @@
+//! Those who wait are woken by the server, also by the doings of another process.
+
+use std::sync::Arc;
+
+use justonce_core::store::Records;
+use justonce_core::{Operation, StoreResult};
+use justonce_postgres::PostgresStore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::stage::{PROMPTLY, Stage, complete, open, rerun};
+
+const WAITS: &str = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
+                     WHERE query LIKE 'SELECT%.wait_1(%'";
+const ALL: &str = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
+                   WHERE query NOT LIKE '%pg_stat_%'";
+
+/// Starts to wait on another store, and returns once the record knows of it.
+async fn waiter(
+    stage: &Stage,
+    other: &Arc<PostgresStore>,
+    operation: &Operation,
+) -> JoinHandle<StoreResult<()>> {
+    let fence = stage.claim(operation).await;
+    let (store, id) = (Arc::clone(other), operation.id());
+    let waiting = tokio::spawn(async move { store.settled(&id, fence).await });
+    let announced = format!("SELECT waited FROM justonce.records WHERE id = '\\x{id}'");
+    while stage.psql(&announced) != "t" {
+        tokio::task::yield_now().await;
+    }
+    waiting
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_costs_one_statement_and_no_more() {
+    let stage = Stage::new().await;
+    stage.psql("CREATE EXTENSION pg_stat_statements");
+    let other = Arc::new(open(&stage.server).await);
+    let operation = rerun("a");
+    let waiting = waiter(&stage, &other, &operation).await;
+    assert_eq!(stage.psql(WAITS), "1");
+    stage.psql("SELECT pg_stat_statements_reset()");
+    // Others come and go meanwhile, and disturb nobody.
+    for number in 0..20 {
+        let other = rerun(&format!("other-{number}"));
+        let fence = stage.claim(&other).await;
+        stage.complete(&other, fence).await;
+    }
+    assert!(!waiting.is_finished());
+    assert_eq!(stage.psql(ALL), "40", "the waiter asked again");
+    let fence = stage.store.get(&operation.id()).await.unwrap().unwrap().entry.fence();
+    stage.store.apply(&complete(&operation, fence)).await.unwrap();
+    timeout(PROMPTLY, waiting).await.expect("nobody woke the waiter").unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_connection_wakes_everybody() {
+    let stage = Stage::new().await;
+    let other = Arc::new(open(&stage.server).await);
+    let waiting = waiter(&stage, &other, &rerun("a")).await;
+    stage.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
+    timeout(PROMPTLY, waiting).await.expect("it still waits").unwrap().unwrap();
+    // The connection is made again: the next one waits and is woken.
+    let operation = rerun("b");
+    let fence = stage.claim(&operation).await;
+    let id = operation.id();
+    let again = tokio::spawn(async move {
+        while other.settled(&id, fence).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    });
+    stage.complete(&operation, fence).await;
+    timeout(PROMPTLY, again).await.expect("nobody woke the waiter").unwrap();
+}

@@ -1,0 +1,113 @@
+//! What others do to the keys of a store: damage is noticed, never acted on.
+
+use justonce_core::store::{ListQuery, Maintenance, Records};
+use justonce_core::{Action, RecordId, Step, StoreErrorKind, StoreResult};
+use justonce_redis::RedisStore;
+use justonce_testkit::servers::RedisServer;
+use redis::{Client, Cmd};
+
+use crate::world::{begin, claim, complete, is_not_applied, plain, run};
+
+/// Sends commands with arguments that are no text.
+fn raw(server: &RedisServer, command: &Cmd) -> Vec<u8> {
+    let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
+    command.query(&mut connection).unwrap()
+}
+
+fn key(id: &RecordId) -> Vec<u8> {
+    let [first, ..] = id.as_bytes();
+    let mut key = format!("{{justonce:{first:02x}}}r").into_bytes();
+    key.extend_from_slice(id.as_bytes());
+    key
+}
+
+fn record(server: &RedisServer, id: &RecordId) -> Vec<u8> {
+    raw(server, redis::cmd("GET").arg(key(id)))
+}
+
+fn put(server: &RedisServer, id: &RecordId, bytes: &[u8]) {
+    let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
+    redis::cmd("SET").arg(key(id)).arg(bytes).exec(&mut connection).unwrap();
+}
+
+fn is_damaged<T>(result: StoreResult<T>) -> bool {
+    result.is_err_and(|error| is_not_applied(&error, StoreErrorKind::Damaged))
+}
+
+#[tokio::test]
+async fn every_cut_and_every_changed_byte_is_noticed() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::builder(server.url()).open().await.unwrap();
+    let operation = plain("damaged");
+    let fence = run(&store, &operation, "a reply that is worth keeping").await;
+    let id = operation.id();
+    let whole = record(&server, &id);
+    let notes_at = whole.windows(9).position(|part| part == b"\0\x07claimed").unwrap();
+    for at in 0..notes_at {
+        let mut changed = whole.clone();
+        changed[at] ^= 0x40;
+        put(&server, &id, &changed);
+        // The fourth byte says whether somebody waits; who is not there is not woken.
+        assert!(at == 3 || is_damaged(store.get(&id).await) || at >= notes_at - 18, "byte {at}");
+    }
+    for length in 0..whole.len() {
+        put(&server, &id, &whole[..length]);
+        assert!(is_damaged(store.get(&id).await), "{length} bytes");
+        if length < 73 {
+            assert!(is_damaged(begin(&store, &operation).await), "{length} bytes");
+            assert!(is_damaged(complete(&store, &operation, fence, "x").await), "{length} bytes");
+        }
+        assert_eq!(record(&server, &id), &whole[..length], "damage is left alone");
+    }
+    put(&server, &id, &whole);
+    assert!(begin(&store, &operation).await.unwrap().completed().is_some());
+}
+
+#[tokio::test]
+async fn a_record_under_another_name_or_of_another_version_is_noticed() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::builder(server.url()).open().await.unwrap();
+    let (one, two) = (plain("one"), plain("two"));
+    run(&store, &one, "one").await;
+    let bytes = record(&server, &one.id());
+    put(&server, &two.id(), &bytes);
+    assert!(is_damaged(begin(&store, &two).await));
+    let mut newer = bytes.clone();
+    newer[1] = 2;
+    put(&server, &one.id(), &newer);
+    let error = begin(&store, &one).await.unwrap_err();
+    assert!(error.to_string().contains("version 2"), "{error}");
+}
+
+#[tokio::test]
+async fn a_foreign_key_is_left_alone_and_hides_nothing() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::builder(server.url()).open().await.unwrap();
+    let foreign = plain("foreign");
+    let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
+    redis::cmd("RPUSH").arg(key(&foreign.id())).arg("a").exec(&mut connection).unwrap();
+    assert!(is_damaged(begin(&store, &foreign).await));
+    assert!(is_damaged(store.get(&foreign.id()).await));
+
+    let (good, bad) = (plain("good"), plain("bad"));
+    run(&store, &good, "good").await;
+    claim(&store, &bad).await;
+    put(&server, &bad.id(), b"not a record");
+    let page = store.list(&ListQuery::default()).await.unwrap();
+    assert_eq!(page.records.len(), 1, "{page:?}");
+    assert_eq!(page.records[0].id, good.id());
+    store.sweep(usize::MAX).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_record_that_was_removed_by_hand_leaves_the_index_with_the_next_sweep() {
+    let server = RedisServer::start().unwrap();
+    let clock = justonce_core::ManualClock::default();
+    let store = RedisStore::builder(server.url()).clock(clock.clone()).open().await.unwrap();
+    let operation = plain("removed");
+    run(&store, &operation, "done").await;
+    let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
+    redis::cmd("DEL").arg(key(&operation.id())).exec(&mut connection).unwrap();
+    store.apply(&Step::new(operation.id(), Action::Sweep)).await.unwrap();
+    assert_eq!(store.stats().await.unwrap(), justonce_core::store::Stats::default());
+}
