@@ -33,17 +33,15 @@ async fn sentinels_replace_the_primary_under_load() {
 
 /// The old primary lives on as a replica, and tells those who wait for its replicas to go away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_orders_failovers_under_load() {
+async fn an_operator_orders_a_failover_under_load() {
     let group = RedisSentinel::start(1, 3).unwrap();
     let stage = Stage::new(&group.url(), 2, CONFIRMED).await;
     let load = stage.load();
-    for _ in 0..2 {
-        stage.works(WORK).await;
-        let old = group.primary().unwrap();
-        group.sentinels()[0].cli(&["SENTINEL", "FAILOVER", "main"]).unwrap();
-        group.primary_other_than(old).unwrap();
-        stage.works(WORK).await;
-    }
+    stage.works(WORK).await;
+    let old = group.primary().unwrap();
+    group.sentinels()[0].cli(&["SENTINEL", "FAILOVER", "main"]).unwrap();
+    group.primary_other_than(old).unwrap();
+    stage.works(WORK).await;
     load.stop().await;
     let figures = stage.verdict(Promise::AtMostOnce).await.figures;
     assert_eq!(figures.unknown, 0, "{figures:?}");
