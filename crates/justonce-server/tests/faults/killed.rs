@@ -1,7 +1,9 @@
 //! The store is killed under load and comes back: 503 meanwhile, and then all goes on by itself.
 
-use justonce_testkit::history::Promise;
+use justonce_testkit::history::{OffenceKind, Promise, judge};
+use justonce_testkit::servers::RedisServer;
 
+use crate::load::audit;
 use crate::stage::Stage;
 use crate::store::Store;
 
@@ -39,6 +41,25 @@ async fn postgres_killed_under_load() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_killed_behind_redis_under_load() {
     survives(Store::tiered()).await;
+}
+
+/// The checker really notices: a Redis that keeps nothing on disk forgets with a kill what it
+/// acknowledged, and everything is done again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_forgets_is_noticed() {
+    let server = RedisServer::start().unwrap();
+    let stage = Stage::new(&server.url(), 2, "").await;
+    let load = stage.load();
+    stage.works(WORK).await;
+    load.stop().await;
+    server.kill();
+    server.restart().unwrap();
+    audit(&stage.addresses(), &stage.recorder).await;
+    let verdict = judge(&stage.recorder.history(), Promise::AtMostOnce);
+    for kind in [OffenceKind::Twice, OffenceKind::TwoOutcomes, OffenceKind::Forgotten] {
+        let noticed = verdict.offences.iter().filter(|offence| offence.kind == kind).count() as u64;
+        assert!(noticed >= WORK, "{kind:?}: {verdict}");
+    }
 }
 
 /// Losing the Redis of a tiered store loses nothing, and refuses nobody.
