@@ -113,6 +113,19 @@ async fn a_begin_whose_reply_was_lost_gets_its_claim_by_trying_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_earlier_try_may_have_done_is_not_forgotten() {
+    for lost in [Fault::LostRequest, Fault::LostReply] {
+        let world = World::new();
+        // The reply is lost with the store, and then nobody listens any more.
+        world.faults.next("begin", [lost, Fault::NotApplied, Fault::NotApplied]);
+        let store = retrying(Faulty::new(world.store.clone(), world.faults.clone()), 3);
+        let error = store.apply(&every_step().remove(0)).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert_eq!(error.effect(), Effect::MayHaveBeenApplied, "{lost:?}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn tries_are_bounded_and_pause_longer_each_time() {
     for tries in [0, 1, 2, 5] {
         let (store, count) = always(&StoreError::not_applied(StoreErrorKind::Unavailable, "away"));

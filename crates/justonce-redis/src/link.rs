@@ -153,11 +153,16 @@ impl Live {
         self.judged(connection.req_packed_commands(commands, 0, count).await)
     }
 
+    /// The next step makes another connection.
+    pub(crate) fn give_up(&self) {
+        self.gone.store(true, Ordering::Release);
+    }
+
     fn judged<T>(&self, reply: Result<T, RedisError>) -> Result<T, Trouble> {
         reply.map_err(|error| {
             let trouble = Trouble::of(error);
             if matches!(trouble, Trouble::Broken(_) | Trouble::Demoted(_)) {
-                self.gone.store(true, Ordering::Release);
+                self.give_up();
             }
             trouble
         })

@@ -103,7 +103,15 @@ impl RedisStore {
         wait.arg(replicas).arg(u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
         let reply = sent.live.send(&wait).await.map_err(|trouble| {
             let error = trouble.into_error();
-            StoreError::maybe_applied(error.kind(), error.to_string())
+            // A server that has become a replica sends away whoever waits, and refuses whoever
+            // comes, in words that nothing else is said with: the primary is elsewhere now.
+            let kind = match error.kind() {
+                StoreErrorKind::Protocol => StoreErrorKind::Unavailable,
+                kind => kind,
+            };
+            sent.live.give_up();
+            let message = format!("the replicas could not be waited for: {error}");
+            StoreError::maybe_applied(kind, message).because(error)
         })?;
         match reply {
             Value::Int(have) if have >= i64::from(replicas) => Ok(()),

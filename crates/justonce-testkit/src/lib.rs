@@ -6,9 +6,13 @@
 //! [`model`] checks the rules themselves: every interleaving of a few workers, crashes, lapsed
 //! leases and lost replies, on the transition function that ships.
 //!
+//! [`history`] judges what clients and a service saw of many operations: nothing twice, nothing
+//! acknowledged lost.
+//!
 //! `servers`, a feature, starts private Redis and PostgreSQL servers for tests.
 
 pub mod conformance;
+pub mod history;
 pub mod model;
 #[cfg(feature = "servers")]
 pub mod servers;

@@ -61,17 +61,32 @@ impl<S> Retry<S> {
         F: Future<Output = StoreResult<T>>,
     {
         let mut pause = self.policy.first_pause;
+        let mut unsure = false;
         for _ in 1..self.policy.tries {
             match call().await {
-                Err(error) if may_repeat(&error, repeatable) => {}
-                result => return result,
+                Err(error) if may_repeat(&error, repeatable) => {
+                    unsure |= error.effect() == Effect::MayHaveBeenApplied;
+                }
+                result => return judged(result, unsure),
             }
             let jitter = f64::from(self.entropy.next_u32()) / f64::from(u32::MAX);
             tokio::time::sleep(pause.mul_f64(0.5 + jitter / 2.0)).await;
             pause = (pause * 2).min(self.policy.max_pause);
         }
-        call().await
+        judged(call().await, unsure)
     }
+}
+
+/// What the last try says of all of them: if an earlier one may have been applied, a later one that
+/// certainly was not does not change that.
+fn judged<T>(last: StoreResult<T>, unsure: bool) -> StoreResult<T> {
+    last.map_err(|error| {
+        if unsure && error.effect() == Effect::NotApplied {
+            let message = "an earlier try was not answered, and the last one failed";
+            return StoreError::maybe_applied(error.kind(), message).because(error);
+        }
+        error
+    })
 }
 
 fn may_repeat(error: &StoreError, repeatable: bool) -> bool {

@@ -174,3 +174,24 @@ async fn opening_where_nobody_listens_fails_at_once() {
     let error = RedisStore::builder(server.url()).open().await.unwrap_err();
     assert_eq!((error.kind(), error.effect()), (StoreErrorKind::Unavailable, Effect::NotApplied));
 }
+
+/// A server that becomes a replica sends away whoever waits for its own replicas. The caller tries
+/// again, for the step is safe to repeat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_demotion_while_replicas_are_waited_for_passes() {
+    let (server, primary) = (RedisServer::start().unwrap(), RedisServer::start().unwrap());
+    let store = RedisStore::builder(server.url())
+        .wait_replicas(1, Duration::from_secs(20))
+        .open()
+        .await
+        .unwrap();
+    let step = begin_step(&plain("demoted"));
+    let begun = tokio::spawn(async move { store.apply(&step).await });
+    while server.info("clients", "blocked_clients").unwrap() == "0" {
+        tokio::task::yield_now().await;
+    }
+    server.cli(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).unwrap();
+    let error = begun.await.unwrap().unwrap_err();
+    assert_passing(&error);
+    assert_eq!(error.effect(), Effect::MayHaveBeenApplied, "{error}");
+}
