@@ -45,7 +45,7 @@ async fn postgres_killed_behind_redis_under_load() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_killed_in_front_of_postgres_under_load() {
     let store = Store::tiered();
-    let Store::Tiered(redis, _) = &store else { unreachable!() };
+    let Store::Tiered(redis, _) = &store else { panic!("these are tiers") };
     let stage = Stage::new(&store.url(), 2, "").await;
     let load = stage.load();
     stage.works(WORK).await;
