@@ -27,7 +27,7 @@ async fn stopped_owner(store: &Store, stage: &Stage) -> (Held, JoinHandle<Heard>
     stage.seen("the effect", |tally| tally.effects == 1).await;
     stage.signal(OWNER, Signal::SIGSTOP);
     store.pause();
-    tokio::time::sleep(PAUSE).await;
+    tokio::time::sleep(PAUSE).await; // tidy: allow-sleep: a lease lapses by real time
     store.resume();
     (held, owner)
 }

@@ -66,7 +66,7 @@ async fn a_store_that_forgets_is_noticed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_killed_in_front_of_postgres_under_load() {
     let store = Store::tiered();
-    let Store::Tiered(redis, _) = &store else { unreachable!() };
+    let Store::Tiered(redis, _) = &store else { panic!("these are tiers") };
     let stage = Stage::new(&store.url(), 2, "").await;
     let load = stage.load();
     stage.works(WORK).await;

@@ -45,7 +45,7 @@ impl Load {
                         break;
                     }
                     asker.find_out(&format!("{}-{operation}", number / 2)).await;
-                    sleep(BREATH).await;
+                    sleep(BREATH).await; // tidy: allow-sleep: the pace of the load
                 }
             });
         }
@@ -105,7 +105,7 @@ impl Asker {
                 Reply::Acknowledged { .. } | Reply::Unknown | Reply::Surprise(_) => return,
                 Reply::InFlight | Reply::Unavailable | Reply::Superseded | Reply::Lost => {}
             }
-            sleep(pause).await;
+            sleep(pause).await; // tidy: allow-sleep: the back-off of a client that retries
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }

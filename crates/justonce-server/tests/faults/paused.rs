@@ -22,8 +22,7 @@ async fn stands_still(store: &Store, on_lapsed: &str) -> Stage {
     stage.works(WORK).await;
     let refused = stage.tally().unavailable;
     store.pause();
-    // Time itself is what this is about.
-    tokio::time::sleep(PAUSE).await;
+    tokio::time::sleep(PAUSE).await; // tidy: allow-sleep: time is what this is about
     stage.seen("a refusal", |tally| tally.unavailable > refused).await;
     store.resume();
     stage.works(WORK).await;
