@@ -12,8 +12,8 @@ use justonce::store::{Cached, SharedStore};
 use justonce_testkit::servers::{PostgresServer, program};
 
 use super::engine::{duplicates, first_time};
-use super::run::{StoresArgs, add};
-use crate::load::{in_turn, runtime};
+use super::run::{StoresArgs, add, in_turn};
+use crate::load::runtime;
 use crate::report::{Report, median};
 
 /// How many callers at once.
@@ -46,12 +46,10 @@ pub(super) fn measure(
             duplicates(near, CALLERS).await?,
         ])
     })?;
-    for _ in 0..args.rounds {
+    for round in 0..args.rounds {
         floor.push(pgbench(server, &script, args.seconds)?);
-        let measured = runtime.block_on(in_turn(&candidates, 1, args.time()))?;
-        for (all, one) in rates.iter_mut().zip(measured) {
-            all.extend(one);
-        }
+        let measured = runtime.block_on(in_turn(&candidates, round, args.time()))?;
+        rates.iter_mut().zip(measured).for_each(|(all, one)| all.push(one));
     }
     let [hold, rerun, duplicate, near] = <[Vec<f64>; 4]>::try_from(rates)
         .map_err(|_| anyhow::anyhow!("four candidates have four rates"))?

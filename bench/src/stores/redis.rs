@@ -14,8 +14,8 @@ use justonce::store::{Cached, SharedStore};
 use justonce_testkit::servers::RedisServer;
 
 use super::engine::{OUTCOME_BYTES, duplicates, first_time};
-use super::run::{StoresArgs, add};
-use crate::load::{in_turn, runtime};
+use super::run::{StoresArgs, add, in_turn};
+use crate::load::runtime;
 use crate::report::{Report, median};
 
 /// How many callers at once.
@@ -47,11 +47,8 @@ pub(super) fn measure(args: &StoresArgs, server: &RedisServer, report: &mut Repo
     for round in 0..args.rounds {
         floors.0.push(floor.duplicates()?);
         floors.1.push(floor.first_time(round)?);
-        // One slice to warm up and one that counts.
-        let measured = runtime.block_on(in_turn(&candidates, 1, args.time()))?;
-        for (all, one) in rates.iter_mut().zip(measured) {
-            all.extend(one);
-        }
+        let measured = runtime.block_on(in_turn(&candidates, round, args.time()))?;
+        rates.iter_mut().zip(measured).for_each(|(all, one)| all.push(one));
     }
     let [duplicate, first, near] = <[Vec<f64>; 3]>::try_from(rates)
         .map_err(|_| anyhow::anyhow!("three candidates have three rates"))?

@@ -9,6 +9,7 @@ use clap::Args;
 use justonce_testkit::servers::{PostgresOptions, PostgresServer, RedisServer};
 
 use super::{layer, postgres, redis};
+use crate::load::Candidate;
 use crate::machine::describe;
 use crate::report::{Report, write_into};
 
@@ -50,6 +51,19 @@ pub(crate) fn run(args: &StoresArgs) -> Result<ExitCode> {
         write_into(file, "stores", &report)?;
     }
     Ok(if report.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The rates of all candidates in one round. Rounds have keys of their own.
+pub(super) async fn in_turn(
+    candidates: &[Candidate],
+    round: u64,
+    time: Duration,
+) -> Result<Vec<f64>> {
+    let mut rates = Vec::new();
+    for candidate in candidates {
+        rates.push(candidate(round, time).await?);
+    }
+    Ok(rates)
 }
 
 /// Adds a ratio to the report.
