@@ -14,24 +14,17 @@ use std::time::Duration;
 
 use justonce::engine::{Begun, Settlement};
 use justonce::{Engine, Fence, HeldClaim, Key, Operation, Outcome, Policy, Scope};
+use justonce_examples::Database;
 use justonce_postgres::PostgresStore;
 use justonce_postgres::tx::{Tx, fence_of, if_fence_holds};
-use justonce_testkit::servers::{PostgresOptions, PostgresServer};
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, AnyError> {
-    // Kept to the end: the server ends with it.
-    let (_server, url) = match std::env::var("DATABASE_URL") {
-        Ok(url) => (None, url),
-        Err(_) => {
-            let server = PostgresServer::start(PostgresOptions::default())?;
-            let url = server.url();
-            (Some(server), url)
-        }
-    };
-    let store = PostgresStore::builder(url).schema("justonce_example").open().await?;
+    // Kept to the end: a private server ends with it.
+    let database = Database::new()?;
+    let store = PostgresStore::builder(database.url()).schema("justonce_example").open().await?;
     let engine = Engine::new(store.clone());
     run_sql(&store, &engine, "prepare", |tx| async move {
         tx.batch_execute(

@@ -21,9 +21,9 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use justonce::{Engine, Fingerprint, HandlerError, Key, Operation, Outcome, Policy, Ran, Scope};
+use justonce_examples::Database;
 use justonce_postgres::PostgresStore;
 use justonce_postgres::tx::Tx;
-use justonce_testkit::servers::{PostgresOptions, PostgresServer};
 use tower::ServiceExt;
 
 /// How many transfers there are.
@@ -44,16 +44,9 @@ struct Bank {
 
 #[tokio::main]
 async fn main() -> Result<ExitCode, AnyError> {
-    // Kept to the end: the server ends with it.
-    let (_server, url) = match std::env::var("DATABASE_URL") {
-        Ok(url) => (None, url),
-        Err(_) => {
-            let server = PostgresServer::start(PostgresOptions::default())?;
-            let url = server.url();
-            (Some(server), url)
-        }
-    };
-    let store = PostgresStore::builder(url).schema("justonce_example").open().await?;
+    // Kept to the end: a private server ends with it.
+    let database = Database::new()?;
+    let store = PostgresStore::builder(database.url()).schema("justonce_example").open().await?;
     let bank = Bank { engine: Engine::new(store.clone()), store };
     prepare(&bank).await?;
 

@@ -1,1 +1,5 @@
 //! Small programs that show Justonce at work; see `examples/`.
+
+mod database;
+
+pub use database::Database;

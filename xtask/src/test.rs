@@ -38,12 +38,15 @@ fn commands(options: &Options) -> Vec<Cmd> {
     vec![
         tests,
         Cmd::new("cargo", &["test", "--doc", "--workspace", "--all-features"]),
-        Cmd::new(
-            "cargo",
-            &["run", "--quiet", "--package", "justonce-examples", "--example", "payment"],
-        ),
+        example("payment"),
+        example("transfer"),
+        example("fenced"),
         Cmd::new("cargo", &["run", "--quiet", "--", "demo", "--once"]),
     ]
+}
+
+fn example(name: &str) -> Cmd {
+    Cmd::new("cargo", &["run", "--quiet", "--package", "justonce-examples", "--example", name])
 }
 
 #[cfg(test)]
@@ -60,6 +63,8 @@ mod tests {
             "cargo nextest run --workspace --all-features",
             "cargo test --doc --workspace --all-features",
             "cargo run --quiet --package justonce-examples --example payment",
+            "cargo run --quiet --package justonce-examples --example transfer",
+            "cargo run --quiet --package justonce-examples --example fenced",
             "cargo run --quiet -- demo --once",
         ];
         assert_eq!(lines(&Options::default()), expected);
