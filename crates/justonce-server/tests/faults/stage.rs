@@ -106,4 +106,11 @@ impl Stage {
         assert_eq!(verdict.figures.open, 0, "operations that never came to an end: {verdict}");
         verdict
     }
+
+    /// Reads the whole history: every owner has said what it did, and each effect is acknowledged.
+    pub(crate) async fn all_done_once(&self) {
+        let figures = self.verdict(Promise::AtMostOnce).await.figures;
+        assert_eq!(figures.unknown, 0, "{figures:?}");
+        assert_eq!(figures.acknowledged, figures.effects, "{figures:?}");
+    }
 }
