@@ -180,7 +180,9 @@ fn escape_into(text: &mut String, value: &str) {
     }
 }
 
-fn unescape(value: &str) -> Option<String> {
+/// Reads a text back in which some bytes are written as `%41`; nothing if an escape is wrong.
+#[must_use]
+pub fn unescape(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {

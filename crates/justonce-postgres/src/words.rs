@@ -1,7 +1,7 @@
 //! Lines of the history: a moment, a fence, what happened, and words. Words may hold anything, so
 //! blanks and what text in PostgreSQL cannot hold are escaped.
 
-use justonce_core::codec::{note_kind, note_words};
+use justonce_core::codec::{note_kind, note_words, unescape};
 use justonce_core::{Fence, Note, NoteKind, Timestamp};
 
 /// One word, escaped.
@@ -26,28 +26,13 @@ pub(crate) fn words_of(kind: &NoteKind) -> String {
     words.into_iter().map(escaped).collect::<Vec<_>>().join(" ")
 }
 
-fn unescaped(word: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-            let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
-            bytes.push(high << 4 | low);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
 /// Reads a line back; nothing if it is none that this release knows.
 pub(crate) fn note(line: &str) -> Option<Note> {
     let mut parts = line.split(' ');
     let at = Timestamp::from_millis(parts.next()?.parse().ok()?);
     let fence = Fence::new(parts.next()?.parse().ok()?);
     let name = parts.next()?;
-    let words = parts.map(unescaped).collect::<Option<Vec<String>>>()?;
+    let words = parts.map(unescape).collect::<Option<Vec<String>>>()?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Some(Note { at, fence, kind: note_kind(name, &words)? })
 }

@@ -8,5 +8,6 @@ mod read;
 mod wire;
 mod write;
 
+pub use crate::scope::unescape;
 pub use frame::{COMPRESS_FROM_BYTES, FORMAT_VERSION, MAX_RECORD_BYTES, decode, encode};
 pub use parts::{decode_outcome, encode_outcome, note_kind, note_words};
