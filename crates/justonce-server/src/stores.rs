@@ -1,8 +1,9 @@
 //! Opens the store that the settings name.
 
+use std::error::Error;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use justonce::engine::Limits as EngineLimits;
 use justonce::http::metered;
 use justonce::memory::MemoryStore;
@@ -11,7 +12,7 @@ use justonce::redis::{RedisOutcomes, RedisStore};
 use justonce::store::{
     CacheEvent, Cached, Maintenance, NearCache, Records, Retry, RetryPolicy, SharedStore, Timeout,
 };
-use justonce::{EmbeddedStore, Engine, Entropy, SystemClock};
+use justonce::{EmbeddedStore, Engine, Entropy, StoreError, SystemClock};
 use metrics::{Counter, counter};
 
 use crate::config::{Limits, NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl};
@@ -72,7 +73,7 @@ async fn redis(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<Redi
         let replicas = u32::try_from(redis.wait_replicas).unwrap_or(u32::MAX);
         builder = builder.wait_replicas(replicas, redis.wait_timeout);
     }
-    builder.open().await.with_context(|| format!("cannot open the store in {url}"))
+    builder.open().await.map_err(|error| unopened(url, &error))
 }
 
 async fn postgres(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<PostgresStore> {
@@ -83,7 +84,21 @@ async fn postgres(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<P
         .migrate(postgres.migrate)
         .open()
         .await
-        .with_context(|| format!("cannot open the store in {url}"))
+        .map_err(|error| unopened(url, &error))
+}
+
+/// Why a store cannot be opened, each cause once. That nothing was done yet goes without saying.
+fn unopened(url: &ServerUrl, error: &StoreError) -> anyhow::Error {
+    let mut told = error.to_string().replace(" (the step was not applied)", "");
+    let mut cause = error.source();
+    while let Some(why) = cause {
+        let text = why.to_string();
+        if !told.contains(&text) {
+            told = format!("{told}: {text}");
+        }
+        cause = why.source();
+    }
+    anyhow!("cannot open the store in {url}: {told}")
 }
 
 /// What every store over a network gets: safe retries, and an end to waiting. Only what reaches

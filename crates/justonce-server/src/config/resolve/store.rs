@@ -52,7 +52,7 @@ pub(super) fn url(node: &Node) -> Read<StoreUrl> {
         "tiered" => tiered(node, rest),
         other if OTHER_STORES.contains(&other) => Err(Complaint::about(
             node,
-            format!("a {other} store is not supported yet by this build"),
+            format!("a store in {other} is not supported yet by this build"),
         )
         .help(EXPECTED.to_owned())),
         other => {
