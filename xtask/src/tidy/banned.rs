@@ -17,6 +17,8 @@ const BANNED: [(&str, &str); 4] = [
 
 /// How a sleep looks where it is called.
 const SLEEP: &str = concat!("sleep", "(");
+/// The same until a moment.
+const SLEEP_UNTIL: &str = concat!("sleep", "_until(");
 /// The paths by which a sleep is called; an imported one has no path at all.
 const SLEEP_MODULES: [&str; 2] = ["thread::", "time::"];
 /// The comment that allows a sleep on its line, followed by the reason.
@@ -61,8 +63,8 @@ fn sleeps(line: &str) -> bool {
     if line.trim_start().starts_with("//") {
         return false;
     }
-    line.match_indices(SLEEP).any(|(at, _)| {
-        let (before, _) = line.split_at(at);
+    let calls = line.match_indices(SLEEP).chain(line.match_indices(SLEEP_UNTIL));
+    calls.map(|(at, _)| line.split_at(at)).any(|(before, _)| {
         let imported = !before.ends_with(|c: char| c.is_alphanumeric() || "_.:".contains(c))
             && !before.ends_with("fn ");
         imported || SLEEP_MODULES.iter().any(|module| before.ends_with(module))
@@ -210,6 +212,8 @@ mod tests {
     fn a_sleep_has_many_spellings() {
         assert!(sleeps(&format!("tokio::time::{SLEEP}d).await")));
         assert!(sleeps(&format!("    {SLEEP}d).await")));
+        assert!(sleeps(&format!("    {SLEEP_UNTIL}end).await")));
+        assert!(sleeps(&format!("tokio::time::{SLEEP_UNTIL}end).await")));
         assert!(!sleeps(&format!("clock.{SLEEP}d).await")));
         assert!(!sleeps(&format!("Clock::{SLEEP}d).await")));
         assert!(!sleeps(&format!("fn {SLEEP}d: Duration) {{")));
