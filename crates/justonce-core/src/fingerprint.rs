@@ -110,6 +110,13 @@ pub struct FingerprintBuilder {
 }
 
 #[derive(Debug)]
+#[cfg_attr(
+    feature = "sha2",
+    expect(
+        clippy::large_enum_variant,
+        reason = "on the stack, for a moment; a box would be an allocation"
+    )
+)]
 enum Algorithm {
     Blake3(Keyed),
     #[cfg(feature = "sha2")]

@@ -1,6 +1,7 @@
 //! One way to hash: keyed BLAKE3 over length-prefixed parts, so that no two lists of parts ever
 //! give the same bytes to the hash.
 
+use arrayvec::ArrayVec;
 use data_encoding::BASE64URL_NOPAD;
 
 /// A domain of hashing. Each purpose has its own, so that a hash made for one never means
@@ -35,18 +36,17 @@ pub(crate) fn keyed(domain: Domain, parts: &[&[u8]]) -> [u8; 32] {
 #[derive(Debug)]
 pub(crate) struct Keyed {
     key: [u8; 32],
-    gathered: Vec<u8>,
+    gathered: ArrayVec<u8, AT_ONCE_BYTES>,
     long: Option<Box<blake3::Hasher>>,
 }
 
 impl Keyed {
     pub(crate) fn new(key: [u8; 32]) -> Self {
-        Self { key, gathered: Vec::with_capacity(AT_ONCE_BYTES), long: None }
+        Self { key, gathered: ArrayVec::new(), long: None }
     }
 
     pub(crate) fn update(&mut self, bytes: &[u8]) {
-        if self.long.is_none() && self.gathered.len() + bytes.len() <= AT_ONCE_BYTES {
-            self.gathered.extend_from_slice(bytes);
+        if self.long.is_none() && self.gathered.try_extend_from_slice(bytes).is_ok() {
             return;
         }
         let (key, gathered) = (&self.key, &self.gathered);

@@ -231,7 +231,9 @@ impl<T> Shared<T> {
         }
         queue.wake_at = None;
         let urgent = mem::take(&mut queue.urgent);
-        let items = mem::take(&mut queue.items);
+        // The next batch will be about as large: its callers do not pay for growing it.
+        let next = Vec::with_capacity(queue.items.len());
+        let items = mem::replace(&mut queue.items, next);
         let ticket = mem::replace(&mut queue.ticket, Ticket(Arc::default()));
         Some(Gathered { items, urgent, ticket, waited: worth.is_some() })
     }

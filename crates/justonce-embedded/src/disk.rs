@@ -11,7 +11,10 @@
 use std::ops::Bound;
 use std::path::Path;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
+use fjall::{
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions,
+    OwnedWriteBatch, PersistMode,
+};
 use justonce_core::store::Stored;
 use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp, codec};
 
@@ -21,6 +24,11 @@ use crate::journal::{BatchRow, KEEP_ROWS};
 const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 /// What a keyspace gathers in memory before it becomes a table on disk.
 const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Records from this size on lie in files of their own, beside the tree that finds them: the names
+/// are random, so the tree is rewritten all the time, and its values would be with it. Claims are
+/// smaller, and gone before the tree is written.
+const APART_FROM_BYTES: u32 = 256;
 
 /// The name of a row of the expiry index: the end of the retention, then the batch's number.
 pub(crate) type ExpiryRow = [u8; 16];
@@ -51,7 +59,14 @@ impl Disk {
             .open()?;
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
         Ok(Self {
-            records: database.keyspace("records", options)?,
+            records: database.keyspace("records", || {
+                options().with_kv_separation(Some(
+                    // What is worth compressing comes compressed.
+                    KvSeparationOptions::default()
+                        .separation_threshold(APART_FROM_BYTES)
+                        .compression(CompressionType::None),
+                ))
+            })?,
             expiry: database.keyspace("expiry", options)?,
             log: database.keyspace("log", options)?,
             database,
@@ -119,7 +134,8 @@ impl Disk {
         ops: impl Iterator<Item = DiskOp>,
         expiring: impl Iterator<Item = (u64, Vec<u8>)>,
     ) -> Result<(), fjall::Error> {
-        let capacity = ops.size_hint().0 + 4;
+        let (least, most) = ops.size_hint();
+        let capacity = most.unwrap_or(least) + 4;
         let batch = OwnedWriteBatch::with_capacity(self.database.clone(), capacity);
         let mut batch = batch.durability(Some(PersistMode::SyncData));
         for op in ops {
