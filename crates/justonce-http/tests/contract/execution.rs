@@ -257,7 +257,7 @@ async fn h25_the_service_hears_the_key_the_attempt_and_the_fence_from_us_only() 
     let (world, upstream) = (World::new(), Upstream::counting());
     let app = world.app(&upstream);
     let mut forged = payment("\"abc\";v=1");
-    for name in ["idempotency-attempt", "idempotency-fence"] {
+    for name in ["idempotency-attempt", "idempotency-fence", "idempotency-record"] {
         forged.headers_mut().append(name, "999999".parse().unwrap());
         forged.headers_mut().append(name, "888888".parse().unwrap());
     }
@@ -267,6 +267,8 @@ async fn h25_the_service_hears_the_key_the_attempt_and_the_fence_from_us_only() 
     assert_eq!(heard.header("idempotency-attempt"), Some("1"));
     let fence = heard.operation.as_ref().unwrap().fence().get().to_string();
     assert_eq!(heard.header("idempotency-fence"), Some(fence.as_str()));
+    let record = heard.operation.as_ref().unwrap().context().operation().id().to_string();
+    assert_eq!(heard.header("idempotency-record"), Some(record.as_str()));
     assert_eq!(heard.body, r#"{"amount":5}"#);
 }
 
