@@ -18,17 +18,18 @@ use common::world::{SECOND, World, breathe, named, pass, policy};
 use justonce_core::engine::{
     Begun, Probe, ProbeEnd, Probed, ProberSettings, Settlement, Unresolved,
 };
-use justonce_core::store::Fault;
+use justonce_core::store::{Fault, Records};
 use justonce_core::{
-    BackOff, HowResolved, NoteKind, OnLapsed, Operation, Outcome, Resolution, Resolve, Resolver,
-    StateName, UnknownReason, Why,
+    BackOff, HowResolved, NoteKind, OnLapsed, Operation, Outcome, Owner, Resolution, Resolve,
+    Resolver, StateName, Step, Token, UnknownReason, Why,
 };
 use tokio::sync::{Notify, Semaphore};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn settings() -> ProberSettings {
-    ProberSettings { after: Duration::ZERO, ..ProberSettings::new("books") }
+    let none = Duration::ZERO;
+    ProberSettings { after: none, release_after: none, ..ProberSettings::new("books") }
 }
 
 fn why() -> Why {
@@ -116,6 +117,36 @@ async fn nobody_is_asked_too_early_or_about_others() {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     assert_eq!(world.state(&operation).await, StateName::Completed);
     assert_eq!(world.state(&busy).await, StateName::InProgress);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_yet_may_still_come() {
+    let world = World::new();
+    let operations = unknown(&world, 3).await;
+    let probe = || saying(Probed::DidNotHappen(why())).1;
+    let patient = || ProberSettings { release_after: MINUTE, ..settings() };
+    let report = world.engine.probe_unknown(patient(), probe()).await.unwrap();
+    assert_eq!((report.asked, report.resolved), (3, 0));
+    pass(50 * SECOND).await;
+    // It lapses now, and nobody writes that down.
+    let lapsing = named("lapsing", policy(OnLapsed::Hold).lease(SECOND));
+    let begin = Step::begin(&lapsing, Owner::new("gone"), Token(1));
+    let _ = world.store.apply(&begin).await.unwrap();
+    pass(10 * SECOND).await;
+    let report = world.engine.probe_unknown(patient(), probe()).await.unwrap();
+    assert_eq!((report.asked, report.resolved), (4, 3), "each by its own time");
+    assert_eq!(world.state(&lapsing).await, StateName::InProgress);
+    for operation in &operations {
+        let released = Some((Resolver::probe("books"), HowResolved::Released));
+        assert_eq!(resolved(&world, operation).await, released);
+    }
+    // What happened counts at once.
+    let late = named("late", policy(OnLapsed::Hold));
+    let Ok(Begun::Claimed(mut claim)) = world.engine.begin(&late).await else { panic!("claimed") };
+    let _ = claim.abandon(UnknownReason::Reported).await.unwrap();
+    let (_, probe) = saying(Probed::Happened(done(), why()));
+    let _ = world.engine.probe_unknown(patient(), probe).await.unwrap();
+    assert_eq!(world.state(&late).await, StateName::Completed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,6 +49,10 @@ impl Gateway {
     /// # Errors
     ///
     /// If a rule cannot be made of its settings.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime, if a route has a probe: it is started here.
     pub fn new(engine: Engine, proxy: Proxy, settings: &Settings) -> anyhow::Result<Self> {
         let probers = Arc::new(Probers::default());
         let stack = stack(&engine, &proxy, &probers, settings)?;

@@ -1,10 +1,13 @@
 //! What happens between the claim and the outcome: h18 and h21 to h25.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::Response;
 use justonce_core::store::Fault;
-use justonce_core::{OnLapsed, StateName, UnknownReason};
-use justonce_http::{Rule, Verdict};
+use justonce_core::{OnLapsed, RecordId, StateName, UnknownReason};
+use justonce_http::{MetUnknown, Rule, Verdict};
+use tower::Layer;
 
 use crate::support::bodies;
 use crate::support::probe::Probe;
@@ -316,4 +319,29 @@ async fn h22_the_reason_is_kept_for_operators() {
         panic!("it is unknown");
     };
     assert_eq!(unknown.reason, UnknownReason::Reported);
+}
+
+/// Remembers what it was told.
+#[derive(Default)]
+struct Listener(std::sync::Mutex<Vec<(String, RecordId)>>);
+
+impl MetUnknown for Listener {
+    fn met_unknown(&self, route: &str, id: RecordId) {
+        self.0.lock().unwrap().push((route.to_owned(), id));
+    }
+}
+
+#[tokio::test]
+async fn h22_a_duplicate_that_meets_an_unknown_operation_tells_those_who_ask() {
+    let (world, listener) = (World::new(), Arc::new(Listener::default()));
+    let upstream = failing_first(|| status(502));
+    let layer = world.layer().met_unknown(Arc::<Listener>::clone(&listener)).build();
+    let app = layer.layer(upstream.clone());
+    send(&app, payment("abc")).await;
+    assert!(listener.0.lock().unwrap().is_empty(), "nobody waits for it yet");
+    assert_problem(&send(&app, payment("abc")).await, 409, "outcome-unknown");
+    let subject = world.record().await.subject;
+    let id = RecordId::of(&subject.scope, &subject.key);
+    assert_eq!(*listener.0.lock().unwrap(), [("default".to_owned(), id)]);
+    assert_eq!(upstream.calls(), 1);
 }

@@ -246,7 +246,13 @@ fn probe_words(route: &RouteSettings) -> String {
         probe.method,
         probe.target,
         rules(&probe.happened, &format!("took effect, and {replayed}")),
-        rules(&probe.did_not_happen, "did not, and the next request executes it"),
+        rules(
+            &probe.did_not_happen,
+            &format!(
+                "did not, which counts after {}: then the next request executes it",
+                duration(probe.release_after)
+            )
+        ),
         duration(probe.pause),
         duration(probe.pause_max),
         probe.at_once,

@@ -29,6 +29,8 @@ pub struct ProbeSettings {
     pub unique_keys: bool,
     /// How long an operation must have been unknown before it is asked about.
     pub after: Duration,
+    /// How long an operation must have been unknown before *did not happen* counts.
+    pub release_after: Duration,
     /// The pause after the first unclear answer; it doubles with each.
     pub pause: Duration,
     /// The longest pause.

@@ -13,8 +13,8 @@ const MAX_KEPT: usize = 200;
 const MAX_EXCERPT_CHARS: usize = 100;
 /// The settings whose lines are never shown.
 const SECRETS: [&str; 2] = ["admin_token", "callback_token"];
-/// The header that carries a secret, on whatever line it stands.
-const SECRET_HEADER: &str = "authorization:";
+/// What credentials begin with, on whatever line they stand.
+const CREDENTIALS: [&str; 3] = ["authorization:", "bearer ", "basic "];
 
 /// A configuration that was refused: everything that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,7 +244,12 @@ fn shows_secret(head: &str, tail: &str) -> bool {
     let is_set = |secret: &&str| {
         line.trim_start().strip_prefix(*secret).is_some_and(|rest| !rest.starts_with("_file"))
     };
-    SECRETS.iter().any(|secret| is_set(secret)) || line.to_ascii_lowercase().contains(SECRET_HEADER)
+    let lower = line.to_ascii_lowercase();
+    // Headers with values are those of a probe: any of them may be a credential.
+    let has_values = lower.contains("headers") && lower.contains(": ");
+    SECRETS.iter().any(is_set)
+        || CREDENTIALS.iter().any(|credential| lower.contains(credential))
+        || has_values
 }
 
 #[cfg(test)]
@@ -284,7 +289,12 @@ mod tests {
             assert!(!shown(line, 0, 1).contains("12345"), "{line}");
         }
         assert!(shown("admin_token_file = 12345", 0, 1).contains("12345"));
-        for line in ["callback_token = 12345", "headers = [\"Authorization: Bearer 12345\"]"] {
+        for line in [
+            "callback_token = 12345",
+            "headers = [\"Authorization: Bearer 12345\"]",
+            "probe = { headers = [\"authorization Bearer 12345\"] }",
+            "headers = ['x-key: 12345']",
+        ] {
             assert!(!shown(line, 0, 1).contains("12345"), "{line}");
         }
         let two = "a = ['http://u:pw@h/@', 'redis://:pw@h']";

@@ -134,6 +134,7 @@ pub(super) const SHARED: &[Field] = &[
             plain("status"),
             plain("unique_keys"),
             plain("after"),
+            plain("release_after"),
             plain("pause"),
             plain("pause_max"),
             plain("timeout"),

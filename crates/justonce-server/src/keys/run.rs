@@ -64,9 +64,9 @@ async fn list(client: &Client, wanted: &ListOptions, json: bool) -> anyhow::Resu
         Answered::Done(body) => {
             let page: KeyPage = parsed(&body)?;
             if json {
-                print::raw(&body)
+                print::raw(&body);
             } else {
-                print::page(&page)
+                print::page(&page);
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -81,9 +81,9 @@ async fn show(client: &Client, wanted: &ShowOptions, json: bool) -> anyhow::Resu
         Answered::Done(body) => {
             let detail: KeyDetail = parsed(&body)?;
             if json {
-                print::raw(&body)
+                print::raw(&body);
             } else {
-                print::detail(&detail)
+                print::detail(&detail);
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -141,9 +141,9 @@ async fn resolve(
         Answered::Done(body) => {
             let resolved: Resolved = parsed(&body)?;
             if json {
-                print::raw(&body)
+                print::raw(&body);
             } else {
-                print::resolved(&resolved)
+                print::resolved(&resolved);
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -45,6 +45,7 @@ impl Probe for RouteProbe {
                 "late"
             }
             ProbeEnd::Unclear => "unclear",
+            ProbeEnd::TooEarly => "too_early",
             ProbeEnd::NoAnswer => "no_answer",
             ProbeEnd::Store(error) => {
                 tracing::warn!(target: "justonce::store", %error, "a resolution was not stored");

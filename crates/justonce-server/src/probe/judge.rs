@@ -65,8 +65,8 @@ mod tests {
 
     fn probe(rules: &str) -> ProbeSettings {
         let text = format!(
-            "upstream = 'http://127.0.0.1:9000'\n[defaults.probe]\nrequest = 'GET /a?r={{record}}'\n\
-             {rules}"
+            "upstream = 'http://127.0.0.1:9000'\n[defaults.probe]\n\
+             request = 'GET /a?r={{record}}'\n{rules}"
         );
         config::parse(&text, "a.toml").unwrap().default_route.probe.unwrap()
     }

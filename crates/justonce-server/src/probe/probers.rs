@@ -64,6 +64,7 @@ fn start(
         // A route's keys live in the scope of its name, and of nobody else's.
         scope: Some(Scope::builder().route(&route.name).build()?),
         after: probe.after,
+        release_after: probe.release_after,
         every: probe.pause,
         back_off: BackOff { first: probe.pause, max: probe.pause_max },
         timeout: probe.timeout,

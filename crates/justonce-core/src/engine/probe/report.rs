@@ -11,6 +11,8 @@ pub enum ProbeEnd {
     Resolved(HowResolved),
     /// Nothing certain was heard. It is asked again later.
     Unclear,
+    /// It did not happen so far. Whether it never will is not certain yet: it is asked again later.
+    TooEarly,
     /// The probe took too long, or panicked. It is asked again later.
     NoAnswer,
     /// Somebody else was faster: nothing was changed.
@@ -40,7 +42,7 @@ impl ProbeReport {
     pub(super) const fn count(&mut self, end: &ProbeEnd) {
         match end {
             ProbeEnd::Resolved(_) => self.resolved += 1,
-            ProbeEnd::Unclear | ProbeEnd::NoAnswer => {}
+            ProbeEnd::Unclear | ProbeEnd::TooEarly | ProbeEnd::NoAnswer => {}
             ProbeEnd::Lost(_) => self.lost += 1,
             ProbeEnd::Store(_) => self.failed += 1,
         }

@@ -29,9 +29,12 @@ pub struct ProberSettings {
     pub name: String,
     /// Only operations whose scope has all parts of this one.
     pub scope: Option<Scope>,
-    /// How long an operation must have been unknown before anybody is asked. By then nothing may be
-    /// on its way any more: otherwise *did not happen* would be said too early.
+    /// How long an operation must have been unknown before anybody is asked.
     pub after: Duration,
+    /// How long an operation must have been unknown before *did not happen* counts. By then its
+    /// owner must be gone, and nothing of it on its way any more: what is not there yet may still
+    /// come.
+    pub release_after: Duration,
     /// The pause between two rounds; the real one lies between half of it and all of it.
     pub every: Duration,
     /// How long after an unclear answer the same operation is asked about again.
@@ -50,6 +53,8 @@ impl ProberSettings {
             name: name.into(),
             scope: None,
             after: Duration::from_secs(60),
+            // As long as a claim can be renewed by default: no owner works for longer.
+            release_after: Duration::from_secs(15 * 60),
             every: Duration::from_secs(5),
             back_off: BackOff { first: Duration::from_secs(5), max: Duration::from_secs(600) },
             timeout: Duration::from_secs(10),

@@ -58,7 +58,7 @@ async fn find(engine: &Engine, name: &str) -> Result<RecordId, Refusal> {
         return Err(Refusal::invalid(detail));
     };
     // Records are listed in the order of their names, so those that begin so come first.
-    let mut query = ListQuery { limit: 2, after: before(first), ..ListQuery::default() };
+    let mut query = ListQuery { limit: 2, after: Cursor::before(first), ..ListQuery::default() };
     let mut found = Vec::new();
     for _ in 0..MAX_LOOKS {
         let page = engine.store().list(&query).await?;
@@ -74,31 +74,5 @@ async fn find(engine: &Engine, name: &str) -> Result<RecordId, Refusal> {
         [] => Err(Refusal::not_found()),
         [id] => Ok(*id),
         _ => Err(Refusal::invalid("Several records begin so. Give more digits.")),
-    }
-}
-
-/// The place right before a name; nothing if it is the first of all.
-fn before(id: RecordId) -> Option<Cursor> {
-    let mut bytes = *id.as_bytes();
-    for byte in bytes.iter_mut().rev() {
-        let (less, borrowed) = byte.overflowing_sub(1);
-        *byte = less;
-        if !borrowed {
-            return Some(Cursor(RecordId::from_bytes(bytes)));
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_place_before_a_name() {
-        let id = |hex: &str| RecordId::parse(&format!("{hex:0<64}")).unwrap();
-        let f = "f".repeat(62);
-        assert_eq!(before(id("12")), Some(Cursor(RecordId::parse(&format!("11{f}")).unwrap())));
-        assert_eq!(before(id("00")), None);
     }
 }

@@ -36,6 +36,7 @@ pub(super) struct ProbeLayer {
     status: Option<Set<usize>>,
     unique_keys: Option<Set<bool>>,
     after: Option<Set<Duration>>,
+    release_after: Option<Set<Duration>>,
     pause: Option<Set<Duration>>,
     pause_max: Option<Set<Duration>>,
     timeout: Option<Set<Duration>>,
@@ -54,6 +55,7 @@ impl ProbeLayer {
             status: section.get("status", report, number(200..=599)),
             unique_keys: section.get("unique_keys", report, boolean),
             after: section.get("after", report, time(Duration::ZERO..=DAY)),
+            release_after: section.get("release_after", report, time(Duration::ZERO..=DAY)),
             pause: section.get("pause", report, time(LEAST_PAUSE..=HOUR)),
             pause_max: section.get("pause_max", report, time(LEAST_PAUSE..=DAY)),
             timeout: section.get("timeout", report, time(LEAST_PAUSE..=HOUR)),
@@ -72,6 +74,7 @@ impl ProbeLayer {
             status: self.status.or(below.status),
             unique_keys: self.unique_keys.or(below.unique_keys),
             after: self.after.or(below.after),
+            release_after: self.release_after.or(below.release_after),
             pause: self.pause.or(below.pause),
             pause_max: self.pause_max.or(below.pause_max),
             timeout: self.timeout.or(below.timeout),
@@ -84,6 +87,7 @@ impl ProbeLayer {
 pub(super) fn resolve(
     layer: &Layer,
     scope: &[ScopePart],
+    lease_cap: Duration,
     report: &mut Report,
 ) -> Option<ProbeSettings> {
     fn value<T: Clone>(set: &Option<Set<T>>, default: T) -> T {
@@ -101,6 +105,7 @@ pub(super) fn resolve(
         status: said.status.as_ref().and_then(|set| u16::try_from(set.value).ok()),
         unique_keys: value(&said.unique_keys, false),
         after: value(&said.after, Duration::from_secs(60)),
+        release_after: value(&said.release_after, lease_cap),
         pause: value(&said.pause, Duration::from_secs(5)),
         pause_max: value(&said.pause_max, Duration::from_secs(600)),
         timeout: value(&said.timeout, Duration::from_secs(10)),

@@ -50,7 +50,8 @@ pub(super) fn resolve(
         check_timeout(layer, timeout, policy, report);
     }
     let scope = layer.scope.as_ref().map_or_else(default_scope, |set| set.value.clone());
-    let probe = probe::resolve(layer, &scope, report);
+    let cap = policy.as_ref().map_or_else(Duration::default, Policy::lease_cap);
+    let probe = probe::resolve(layer, &scope, cap, report);
     let rules = layer.store_status.iter().map(|(of, then)| StatusRule { of: *of, then: *then });
     Some(RouteSettings {
         name,

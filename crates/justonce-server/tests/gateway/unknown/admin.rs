@@ -96,6 +96,31 @@ fn what_is_not_unknown_is_not_resolved() {
 }
 
 #[test]
+fn what_waits_and_what_was_resolved_is_counted() {
+    let stage = Stage::new();
+    let (first, second) = (stage.unknown("a"), stage.unknown("b"));
+    let numbers = stage.get("/metrics").text();
+    assert!(numbers.contains("idempotency_unknown_waiting 2"), "{numbers}");
+    let oldest = numbers.lines().find(|line| line.starts_with("idempotency_unknown_oldest"));
+    let age = oldest.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).unwrap();
+    assert!((0.0..60.0).contains(&age), "{age}");
+    assert_eq!(stage.release(&first, "ann").status(), 200);
+    assert_eq!(stage.complete(&second, "ann", "paid").status(), 200);
+    assert_eq!(stage.complete(&second, "bob", "other").status(), 409);
+    let numbers = stage.get("/metrics").text();
+    for line in [
+        "idempotency_unknown_waiting 0",
+        "idempotency_unknown_oldest_seconds 0",
+        r#"idempotency_resolutions_total{by="operator",result="released"} 1"#,
+        r#"idempotency_resolutions_total{by="operator",result="completed"} 1"#,
+        r#"idempotency_resolutions_total{by="operator",result="refused"} 1"#,
+        r#"idempotency_resolutions_total{by="callback",result="completed"} 0"#,
+    ] {
+        assert!(numbers.contains(line), "{line} is missing in\n{numbers}");
+    }
+}
+
+#[test]
 fn bad_input_changes_nothing() {
     let stage = Stage::new();
     let heard = stage.unknown("k");

@@ -12,7 +12,8 @@ const PROBE: &str = "[defaults]\nlease = '1s'\n\
     [route.probe]\nrequest = 'GET /payments?key={key}&record={record}'\n\
     headers = ['x-probe: {fence}']\n\
     happened = ['200 /status=paid']\ndid_not_happen = ['404 /code=none', '200 /status=refused']\n\
-    status = 201\nafter = '0s'\npause = '50ms'\npause_max = '200ms'\ntimeout = '10s'\n";
+    status = 201\nafter = '0s'\nrelease_after = '0s'\n\
+    pause = '50ms'\npause_max = '200ms'\ntimeout = '10s'\n";
 
 /// The next question of the gateway, and the connection to answer it.
 fn question(stage: &Stage) -> (Connection, Message) {
@@ -59,6 +60,21 @@ fn what_did_not_happen_is_executed_by_the_next_request() {
     assert!(Heard::of(&connection.read()).fence > heard.fence);
     connection.answer("201 Created", &[], b"paid");
     assert_eq!(call.answer().text(), "paid");
+}
+
+#[test]
+fn what_is_not_there_yet_may_still_come() {
+    let patient = PROBE.replace("release_after = '0s'", "release_after = '1h'");
+    let stage = Stage::with(&Server::File, &patient);
+    let heard = stage.unknown("k");
+    answer(&stage, "404 Not Found", r#"{"code":"none"}"#);
+    answer(&stage, "200 OK", r#"{"status":"refused"}"#);
+    let (mut connection, _) = question(&stage);
+    let early = r#"idempotency_probes_total{route="payments",result="too_early"} 2"#;
+    assert!(stage.get("/metrics").text().contains(early));
+    assert!(stage.resolutions(&heard).is_empty(), "its request may be on its way");
+    connection.answer("200 OK", &[("connection", "close")], br#"{"status":"paid"}"#);
+    until("the replay", || stage.pay("k"), |answer| answer.status() == 201);
 }
 
 #[test]
