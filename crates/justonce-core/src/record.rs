@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use data_encoding::HEXLOWER;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 
 use crate::claim::{Checkpoint, Fence, Owner, Token};
 use crate::clock::Timestamp;
@@ -30,6 +30,13 @@ impl RecordId {
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
+    }
+
+    /// Reads a name back as it is shown: 64 hexadecimal digits.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+        bytes.try_into().ok().map(Self)
     }
 
     /// The bytes of the hash.
@@ -266,6 +273,12 @@ impl StateName {
             Self::Tombstone => "tombstone",
         }
     }
+
+    /// Reads a name back.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name)
+    }
 }
 
 impl fmt::Display for StateName {
@@ -371,5 +384,18 @@ mod tests {
             "f6ffe58e3c1114963ec693e76655c44a6a9849c7123fb1a8a096bd00bdeeceb7",
             "records written by earlier releases would no longer be found"
         );
+    }
+
+    #[test]
+    fn names_are_read_back_as_they_are_shown() {
+        let id = RecordId::of(&Scope::global(), &Key::client("order-17").unwrap());
+        assert_eq!(RecordId::parse(&id.to_string()), Some(id));
+        assert_eq!(RecordId::parse(&id.to_string().to_uppercase()), Some(id));
+        for wrong in ["", "f6ff", &id.to_string()[1..], &format!("{id}00"), &"g".repeat(64)] {
+            assert_eq!(RecordId::parse(wrong), None, "{wrong}");
+        }
+        for state in StateName::ALL {
+            assert_eq!(StateName::parse(state.as_str()), Some(state));
+        }
     }
 }

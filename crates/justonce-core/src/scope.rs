@@ -79,6 +79,20 @@ impl Scope {
         filter.parts().all(|wanted| self.parts().any(|part| part == wanted))
     }
 
+    /// The names and values of all parts, sorted by name. Of secrets the value is a hash.
+    pub fn named_parts(&self) -> impl Iterator<Item = (&str, String)> {
+        self.parts().filter_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            Some((name, unescape(value)?))
+        })
+    }
+
+    /// The value of one part, if the scope has it.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Option<String> {
+        self.named_parts().find(|(found, _)| *found == name).map(|(_, value)| value)
+    }
+
     fn parts(&self) -> impl Iterator<Item = &str> {
         self.text.split('&').filter(|part| !part.is_empty())
     }

@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 use crate::policy::{AfterRetention, Policy};
 use crate::record::{RecordId, UnknownReason};
 use crate::scope::Scope;
-use crate::timeline::{Resolver, Why};
+use crate::timeline::{HowResolved, Resolver, Why};
 
 /// One step of the protocol on one record. A store takes it atomically.
 #[derive(Clone, Debug)]
@@ -105,6 +105,18 @@ pub enum Resolution {
     Fail(Outcome),
     /// It did not take effect and never will; the next begin claims it.
     Release,
+}
+
+impl Resolution {
+    /// How the timeline tells it.
+    #[must_use]
+    pub const fn how(&self) -> HowResolved {
+        match self {
+            Self::Complete(_) => HowResolved::Completed,
+            Self::Fail(_) => HowResolved::Failed,
+            Self::Release => HowResolved::Released,
+        }
+    }
 }
 
 /// What a store answers to a [`Step`].

@@ -59,6 +59,26 @@ pub enum NoteKind {
     Released,
 }
 
+impl NoteKind {
+    /// What happened, in one word of metrics, messages and the admin API.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Claimed(_) => "claimed",
+            Self::TakenOver(_) => "taken_over",
+            Self::Checkpointed(_) => "checkpointed",
+            Self::Completed => "completed",
+            Self::FailedForNow => "failed_for_now",
+            Self::FailedForGood => "failed_for_good",
+            Self::GivenUp(_) => "given_up",
+            Self::Held(_) => "held",
+            Self::Refused(_) => "refused",
+            Self::Resolved(..) => "resolved",
+            Self::Released => "released",
+        }
+    }
+}
+
 /// Which write was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RefusedStep {
@@ -171,6 +191,24 @@ impl Resolver {
     #[must_use]
     pub fn operator(name: &str) -> Self {
         Self::Operator(bounded(name))
+    }
+
+    /// What kind of somebody it is, in metrics and messages.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Probe(_) => "probe",
+            Self::Callback(_) => "callback",
+            Self::Operator(_) => "operator",
+        }
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Probe(name) | Self::Callback(name) | Self::Operator(name) => name,
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use justonce_core::store::{
     Cursor, ListQuery, Maintenance, Page, Stats, Stored, Summary, SweepReport,
 };
 use justonce_core::{
-    Action, Answer, Fence, RecordId, StoreError, StoreErrorKind, StoreResult, SweepDone, Timestamp,
-    transition,
+    Action, Answer, Fence, RecordId, StateName, StoreError, StoreErrorKind, StoreResult, SweepDone,
+    Timestamp, transition,
 };
 
 use tokio::runtime::Handle;
@@ -74,7 +74,10 @@ fn list(state: &State, query: &ListQuery) -> StoreResult<Page> {
     let mut found: BTreeMap<RecordId, Summary> = BTreeMap::new();
     let mut seen_to: Option<RecordId> = None;
     let mut ended = true;
-    for (looked_at, row) in state.disk.records_after(after.as_ref()).enumerate() {
+    // What is unsettled is in memory: whoever asks for it, and again and again, spares the disk.
+    let settled = !matches!(query.state, Some(StateName::InProgress | StateName::Unknown));
+    let rows = settled.then(|| state.disk.records_after(after.as_ref())).into_iter().flatten();
+    for (looked_at, row) in rows.enumerate() {
         if looked_at >= MAX_LOOKED_AT || found.len() > query.page_size() {
             ended = false;
             break;

@@ -16,7 +16,7 @@ use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
 use crate::capture::{Opening, Pump, Start, start};
 use crate::extract::Idempotent;
 use crate::fate::Fate;
-use crate::headers::{ATTEMPT, FENCE, Filter, KEY};
+use crate::headers::{ATTEMPT, FENCE, Filter, KEY, RECORD};
 use crate::key::written;
 use crate::problem::{Problem, ProblemCode};
 use crate::read::announced;
@@ -211,6 +211,9 @@ fn mark<B>(request: &mut Request<B>, context: Context, route: &Route) {
     }
     headers.insert(ATTEMPT, HeaderValue::from(context.attempt()));
     headers.insert(FENCE, HeaderValue::from(context.fence().get()));
+    if let Ok(record) = HeaderValue::try_from(operation.id().to_string()) {
+        headers.insert(RECORD, record);
+    }
     request.extensions_mut().insert(Idempotent::new(context));
 }
 

@@ -14,6 +14,8 @@ pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub const ATTEMPT: HeaderName = HeaderName::from_static("idempotency-attempt");
 /// To the service: the fence of the claim.
 pub const FENCE: HeaderName = HeaderName::from_static("idempotency-fence");
+/// To the service: the name of the record, by which it can tell later what became of it.
+pub const RECORD: HeaderName = HeaderName::from_static("idempotency-record");
 /// From the service: what became of the operation.
 pub const OUTCOME: HeaderName = HeaderName::from_static("idempotency-outcome");
 /// To the caller: this answer is a replay.

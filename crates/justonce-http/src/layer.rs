@@ -11,7 +11,7 @@ use crate::room::Room;
 use crate::routes::{DEFAULT_NAME, Route, Routes};
 use crate::rule::Rule;
 use crate::service::Protected;
-use crate::shared::{Gate, Shared};
+use crate::shared::{Gate, MetUnknown, Shared};
 
 /// Makes the operations of an HTTP service take effect once.
 ///
@@ -56,6 +56,7 @@ impl Idempotency {
             routes: Vec::new(),
             default: Rule::default(),
             gate: None,
+            met_unknown: None,
             base: String::new(),
         }
     }
@@ -76,6 +77,7 @@ pub struct IdempotencyBuilder {
     routes: Vec<Arc<Route>>,
     default: Rule,
     gate: Option<Arc<dyn Gate>>,
+    met_unknown: Option<Arc<dyn MetUnknown>>,
     base: String,
 }
 
@@ -99,6 +101,12 @@ impl IdempotencyBuilder {
         self
     }
 
+    /// Somebody who hears that a duplicate met an unknown operation. Default: nobody.
+    pub fn met_unknown(mut self, listener: Arc<dyn MetUnknown>) -> Self {
+        self.met_unknown = Some(listener);
+        self
+    }
+
     /// What stands before the paths of the problems' pages in their `type`:
     /// `https://api.example.com`. Default: nothing, so that the type is a path on the same host,
     /// where the layer serves the pages.
@@ -114,8 +122,15 @@ impl IdempotencyBuilder {
         let routes = Routes { list: self.routes };
         let base = self.base.trim_end_matches('/').into();
         let entropy = Entropy::from_system();
-        let (engine, gate) = (self.engine, self.gate);
-        let shared = Shared { engine, routes, gate, base, entropy, room: Room::default() };
+        let shared = Shared {
+            engine: self.engine,
+            routes,
+            gate: self.gate,
+            met_unknown: self.met_unknown,
+            base,
+            entropy,
+            room: Room::default(),
+        };
         Idempotency { shared: Arc::new(shared) }
     }
 }

@@ -62,6 +62,7 @@ pub use rule::{
     KeyPresence, Places, Rule, ScopePart, WhenBusy, WhenStoreDown,
 };
 pub use service::{Protected, ProtectedFuture};
-pub use shared::Gate;
+pub use shared::{Gate, MetUnknown};
 pub use status::{OnStatus, StatusRules};
+pub use stored::outcome_of;
 pub use verdict::Verdict;

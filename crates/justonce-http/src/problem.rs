@@ -87,6 +87,14 @@ problems! {
     StoreUnavailable "store-unavailable" 503 true "The idempotency store is not available";
     /// Too many operations are being executed.
     Overloaded "overloaded" 503 true "Too many operations are running";
+    /// To operators: the store keeps no such record.
+    RecordNotFound "record-not-found" 404 false "There is no such record";
+    /// To operators: the operation is not unknown, so there is nothing to resolve.
+    NotUnknown "not-unknown" 409 false "The operation is not unknown";
+    /// To operators: the operation was claimed again since.
+    FenceOld "fence-old" 409 false "The fence is not that of the last claim";
+    /// To operators: the request cannot be understood.
+    RequestInvalid "request-invalid" 400 false "The request cannot be understood";
     /// The service behind was not reached: nothing was executed.
     UpstreamUnreachable "upstream-unreachable" 502 true "The service could not be reached";
     /// The service behind failed after it may have begun.

@@ -149,6 +149,9 @@ impl<S> Request<S> {
 
     fn existing<R>(&self, existing: &Existing, operation: &Operation) -> Response<ResponseBody<R>> {
         let response = self.shared.existing(existing, &self.route);
+        if let (Existing::Unknown(_), Some(listener)) = (existing, &self.shared.met_unknown) {
+            listener.met_unknown(&self.route.name, operation.id());
+        }
         let fate = Fate::of_existing(existing);
         self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), 0);
         response

@@ -13,7 +13,7 @@ use tower::Service;
 
 use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::execute::Answer;
-use crate::headers::{ATTEMPT, FENCE};
+use crate::headers::{ATTEMPT, FENCE, RECORD};
 use crate::protect::Request as Protect;
 use crate::routes::never_protected;
 use crate::shared::Shared;
@@ -55,6 +55,7 @@ where
         // Nobody but us says these to the service.
         parts.headers.remove(ATTEMPT);
         parts.headers.remove(FENCE);
+        parts.headers.remove(RECORD);
         if let Some(asked) = Asked::of(&parts) {
             let shared = Arc::clone(&self.shared);
             let answer = async move { Ok(well_known::answer(&shared, asked).await) };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode};
-use justonce_core::{Busy, Engine, Entropy, Existing, Operation, Outcome, RunError};
+use justonce_core::{Busy, Engine, Entropy, Existing, Operation, Outcome, RecordId, RunError};
 use tracing::{Level, info, warn};
 
 use crate::body::ResponseBody;
@@ -32,11 +32,19 @@ pub trait Gate: Send + Sync + 'static {
     fn closed_for(&self) -> Option<Duration>;
 }
 
+/// Somebody who can do something about unknown operations: a prober.
+pub trait MetUnknown: Send + Sync + 'static {
+    /// A duplicate met an unknown operation of this route, so somebody waits for it. It must not
+    /// block.
+    fn met_unknown(&self, route: &str, id: RecordId);
+}
+
 /// What all requests through one layer share.
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) routes: Routes,
     pub(crate) gate: Option<Arc<dyn Gate>>,
+    pub(crate) met_unknown: Option<Arc<dyn MetUnknown>>,
     /// Where the pages of the problems are, before their path.
     pub(crate) base: Box<str>,
     pub(crate) entropy: Entropy,

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::body::WholeBody;
 use crate::headers::{Filter, REPLAYED};
 use crate::problem::{Problem, ProblemCode};
+use crate::rule::Rule;
 
 /// Marks a stored header as a trailer: no header's name can begin with it.
 const TRAILER_MARK: char = ':';
@@ -24,6 +25,40 @@ pub(crate) enum Captured {
 /// Whether answers with this status have no body, whatever their headers say.
 pub(crate) const fn bodiless(status: StatusCode) -> bool {
     matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+/// The outcome that would be stored for a whole answer under a rule, for those who know from
+/// somewhere else how a service answered: it is replayed as if it had come by itself.
+///
+/// ```
+/// use bytes::Bytes;
+/// use http::Response;
+/// use justonce_http::{Rule, outcome_of};
+///
+/// let answer = Response::builder()
+///     .status(201)
+///     .header("content-type", "application/json")
+///     .header("set-cookie", "session=1")
+///     .body(Bytes::from_static(b"{\"id\":17}"))?;
+/// let outcome = outcome_of(&answer, &Rule::default());
+/// assert_eq!(outcome.status(), Some(201));
+/// // What is never stored of an answer is not stored of this one either.
+/// assert_eq!(outcome.headers().len(), 1);
+/// # Ok::<(), http::Error>(())
+/// ```
+#[must_use]
+pub fn outcome_of(answer: &Response<Bytes>, rule: &Rule) -> Outcome {
+    let mut head = Response::new(());
+    *head.status_mut() = answer.status();
+    head.headers_mut().clone_from(answer.headers());
+    let (parts, ()) = head.into_parts();
+    let filter = Filter::new(rule, answer.headers());
+    let captured = if answer.body().len() > rule.max_stored_bytes {
+        Captured::TooLarge(answer.body().len() as u64)
+    } else {
+        Captured::Whole(answer.body().clone())
+    };
+    outcome(&parts, &filter, &captured, None)
 }
 
 /// The outcome that is stored for an answer.

@@ -38,7 +38,8 @@ impl RedisStore {
         let buckets: Vec<u8> = (first..=u8::MAX).collect();
         let mut looked = 0;
         for group in buckets.chunks(BUCKETS_AT_ONCE) {
-            let scans = group.iter().map(|bucket| self.names(*bucket, after, &classes));
+            let scans =
+                group.iter().map(|bucket| self.names(*bucket, after, &classes, query.state));
             for names in join_all(scans).await {
                 let names: Vec<RecordId> = names?.into_iter().collect();
                 for portion in names.chunks(READ_AT_ONCE) {
@@ -59,8 +60,50 @@ impl RedisStore {
         Ok(page)
     }
 
-    /// The first names of a bucket behind `after`, of these classes.
+    /// The first names of a bucket behind `after`, of these classes. What is unknown is looked for
+    /// again and again, and there is little of it: the index leads to it.
     async fn names(
+        &self,
+        bucket: u8,
+        after: Option<RecordId>,
+        classes: &[usize],
+        state: Option<StateName>,
+    ) -> StoreResult<BTreeSet<RecordId>> {
+        match state {
+            Some(StateName::Unknown) => self.indexed(bucket, after, classes).await,
+            _ => self.scanned(bucket, after, classes).await,
+        }
+    }
+
+    /// The first names of a bucket behind `after`, read class by class.
+    async fn indexed(
+        &self,
+        bucket: u8,
+        after: Option<RecordId>,
+        classes: &[usize],
+    ) -> StoreResult<BTreeSet<RecordId>> {
+        let mut names = BTreeSet::new();
+        for class in classes {
+            let from = CLASS.saturating_mul(*class as u64);
+            let mut command = redis::cmd("ZRANGEBYSCORE");
+            command.arg(self.layout().index(bucket)).arg(from).arg(format!("({}", from + CLASS));
+            let sent = self.nodes.send(bucket, 0, &command).await.map_err(Trouble::into_error)?;
+            for id in parts(&sent.value) {
+                let id = name(id)?;
+                if after.is_none_or(|after| id > after) {
+                    names.insert(id);
+                }
+                // The page ends within these: names behind them are for the next one.
+                if names.len() > LOOKED_AT {
+                    names.pop_last();
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// The first names of a bucket behind `after`, of these classes, among all of its names.
+    async fn scanned(
         &self,
         bucket: u8,
         after: Option<RecordId>,
@@ -154,7 +197,10 @@ fn classes(state: Option<StateName>) -> Vec<usize> {
         Some(state) => state == stored,
     };
     let all = CLASSES.iter().enumerate();
-    all.filter(|(_, stored)| may_be(**stored)).map(|(class, _)| class).collect()
+    // Claims of the first class are taken over when they lapse, and never become unknown.
+    let never = |class: usize| state == Some(StateName::Unknown) && class == 0;
+    let classes = all.filter(|(class, stored)| may_be(**stored) && !never(*class));
+    classes.map(|(class, _)| class).collect()
 }
 
 /// The class in a score. Scores are whole numbers below 2^53.

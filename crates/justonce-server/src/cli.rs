@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{self, Flags};
 use crate::demo::{self, DemoOptions};
+use crate::keys::{self, KeysOptions};
 use crate::migrate::{self, MigrateOptions};
 use crate::serve;
 
@@ -23,6 +24,8 @@ enum Command {
     Serve(Flags),
     /// Check a configuration and explain each of its routes in words
     Check(Flags),
+    /// Find records, look at them, and say what became of unknown operations
+    Keys(KeysOptions),
     /// Make or change the tables of a PostgreSQL store
     Migrate(MigrateOptions),
     /// Show it at work: a gateway, a toy payments API and a client that loses, repeats and gives up
@@ -35,6 +38,7 @@ pub fn run() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(flags) => serve::run(&flags),
         Command::Check(flags) => check(&flags),
+        Command::Keys(options) => keys::run(&options),
         Command::Migrate(options) => migrate::run(&options),
         Command::Demo(options) => demo::run(options),
     };

@@ -18,6 +18,7 @@ use tower::{Layer, Service};
 
 use crate::config::Settings;
 use crate::explained::{Explained, Limits};
+use crate::probe::Probers;
 use crate::proxy::{Proxy, ProxyBody};
 use crate::rules;
 
@@ -30,6 +31,7 @@ pub struct Gateway {
     engine: Engine,
     proxy: Proxy,
     stack: Arc<ArcSwap<Stack>>,
+    probers: Arc<Probers>,
 }
 
 /// New operations make no sense while no upstream is tried.
@@ -42,14 +44,20 @@ impl Gate for Breakers {
 }
 
 impl Gateway {
-    /// A gateway with these routes.
+    /// A gateway with these routes, which also asks about unknown operations where they say so.
     ///
     /// # Errors
     ///
     /// If a rule cannot be made of its settings.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime, if a route has a probe: it is started here.
     pub fn new(engine: Engine, proxy: Proxy, settings: &Settings) -> anyhow::Result<Self> {
-        let stack = stack(&engine, &proxy, settings)?;
-        Ok(Self { engine, proxy, stack: Arc::new(ArcSwap::from_pointee(stack)) })
+        let probers = Arc::new(Probers::default());
+        let stack = stack(&engine, &proxy, &probers, settings)?;
+        probers.exchange(&engine, &proxy, settings)?;
+        Ok(Self { engine, proxy, stack: Arc::new(ArcSwap::from_pointee(stack)), probers })
     }
 
     /// Exchanges the routes. Requests that are under way keep those they began with.
@@ -58,14 +66,22 @@ impl Gateway {
     ///
     /// If a rule cannot be made of its settings; the old ones stay in force.
     pub fn change_routes(&self, settings: &Settings) -> anyhow::Result<()> {
-        self.stack.store(Arc::new(stack(&self.engine, &self.proxy, settings)?));
+        let stack = stack(&self.engine, &self.proxy, &self.probers, settings)?;
+        self.probers.exchange(&self.engine, &self.proxy, settings)?;
+        self.stack.store(Arc::new(stack));
         Ok(())
     }
 }
 
-fn stack(engine: &Engine, proxy: &Proxy, settings: &Settings) -> anyhow::Result<Stack> {
+fn stack(
+    engine: &Engine,
+    proxy: &Proxy,
+    probers: &Arc<Probers>,
+    settings: &Settings,
+) -> anyhow::Result<Stack> {
     let layer = rules::layer(engine.clone(), settings)?;
-    let layer = layer.gate(Arc::new(Breakers(proxy.clone()))).build();
+    let layer = layer.gate(Arc::new(Breakers(proxy.clone())));
+    let layer = layer.met_unknown(Arc::<Probers>::clone(probers)).build();
     Ok(layer.layer(Explained::new(proxy.clone(), Limits::of(settings))))
 }
 

@@ -28,7 +28,12 @@ pub(crate) fn layer(
     Ok(builder.default_rule(rule(&settings.default_route)?))
 }
 
-fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
+/// The rule of one route.
+///
+/// # Errors
+///
+/// As [`layer`].
+pub(crate) fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
     let rule = Rule::default()
         .scope(route.scope.clone())
         .fingerprint(route.fingerprint.clone())

@@ -1,6 +1,7 @@
 //! `justonce serve`: puts everything together and runs it until told to stop.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -19,7 +20,7 @@ use crate::gateway::Gateway;
 use crate::listen::{ListenLimits, Listener, ServerTls};
 use crate::proxy::{BreakerSettings, Proxy, ProxySettings, UpstreamAddress};
 use crate::reload::Reloader;
-use crate::{logs, stores, upkeep};
+use crate::{logs, resolutions, stores, upkeep};
 
 /// The bounds of the buckets of all durations, in seconds.
 const BUCKETS_S: &[f64] = &[
@@ -55,6 +56,7 @@ fn raise_open_files() {
 async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let mut ends = Ends::watch()?;
     let metrics = recorder()?;
+    resolutions::describe();
     let engine = stores::engine(&settings).await?;
     let service = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
     let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone())?;
@@ -63,9 +65,7 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     say(&format!("listening on {}://{}", scheme(&settings), listener.local_addr()?));
     let mut tasks = JoinSet::new();
     if let Some(address) = settings.admin {
-        let token = settings.admin_token.as_ref().map(config::AdminToken::read);
-        let token = token.transpose().context("cannot read the admin token")?;
-        let address = AdminAddress { address, token };
+        let address = admin_address(address, &settings)?;
         let admin = Admin::bind(&address, engine.clone(), metrics.clone(), stop.clone()).await?;
         say(&format!("admin on http://{}", admin.address()?));
         let stop = stop_admin.clone();
@@ -91,6 +91,19 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     stop_admin.cancel();
     info!(?served, "stopped");
     Ok(())
+}
+
+/// Where operators connect, with the tokens read.
+fn admin_address(address: SocketAddr, settings: &Settings) -> anyhow::Result<AdminAddress> {
+    let read = |token: &Option<config::AdminToken>| {
+        token.as_ref().map(config::AdminToken::read).transpose()
+    };
+    Ok(AdminAddress {
+        address,
+        token: read(&settings.admin_token).context("cannot read the admin token")?,
+        callback_token: read(&settings.callback_token)
+            .context("cannot read the token for callbacks")?,
+    })
 }
 
 /// Operations whose callers have left finish too, or are handed over: what is not finished in time

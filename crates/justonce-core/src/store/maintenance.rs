@@ -85,6 +85,23 @@ impl Default for ListQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor(pub RecordId);
 
+impl Cursor {
+    /// The place right before a record, so that a page can begin with it; nothing if that is the
+    /// beginning.
+    #[must_use]
+    pub fn before(id: RecordId) -> Option<Self> {
+        let mut bytes = *id.as_bytes();
+        for byte in bytes.iter_mut().rev() {
+            let (less, borrowed) = byte.overflowing_sub(1);
+            *byte = less;
+            if !borrowed {
+                return Some(Self(RecordId::from_bytes(bytes)));
+            }
+        }
+        None
+    }
+}
+
 /// Some of the records that a query asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
@@ -277,5 +294,18 @@ impl SweepReport {
             crate::step::SweepDone::Buried => self.buried += 1,
             crate::step::SweepDone::Held => self.held += 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_before_a_record() {
+        let id = |hex: &str| RecordId::parse(&format!("{hex:0<64}")).unwrap();
+        let before = RecordId::parse(&format!("11{}", "f".repeat(62))).unwrap();
+        assert_eq!(Cursor::before(id("12")), Some(Cursor(before)));
+        assert_eq!(Cursor::before(id("00")), None);
     }
 }

@@ -30,6 +30,7 @@ fn h33_the_manual_names_every_code_and_header() {
         "Idempotency-Key",
         "Idempotency-Attempt",
         "Idempotency-Fence",
+        "Idempotency-Record",
         "Idempotency-Outcome",
         "Idempotent-Replayed",
         "Idempotency-Status",

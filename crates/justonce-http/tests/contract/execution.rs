@@ -1,10 +1,13 @@
 //! What happens between the claim and the outcome: h18 and h21 to h25.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use http::Response;
 use justonce_core::store::Fault;
-use justonce_core::{OnLapsed, StateName, UnknownReason};
-use justonce_http::{Rule, Verdict};
+use justonce_core::{OnLapsed, RecordId, StateName, UnknownReason};
+use justonce_http::{MetUnknown, Rule, Verdict};
+use tower::Layer;
 
 use crate::support::bodies;
 use crate::support::probe::Probe;
@@ -257,7 +260,7 @@ async fn h25_the_service_hears_the_key_the_attempt_and_the_fence_from_us_only() 
     let (world, upstream) = (World::new(), Upstream::counting());
     let app = world.app(&upstream);
     let mut forged = payment("\"abc\";v=1");
-    for name in ["idempotency-attempt", "idempotency-fence"] {
+    for name in ["idempotency-attempt", "idempotency-fence", "idempotency-record"] {
         forged.headers_mut().append(name, "999999".parse().unwrap());
         forged.headers_mut().append(name, "888888".parse().unwrap());
     }
@@ -267,6 +270,8 @@ async fn h25_the_service_hears_the_key_the_attempt_and_the_fence_from_us_only() 
     assert_eq!(heard.header("idempotency-attempt"), Some("1"));
     let fence = heard.operation.as_ref().unwrap().fence().get().to_string();
     assert_eq!(heard.header("idempotency-fence"), Some(fence.as_str()));
+    let record = heard.operation.as_ref().unwrap().context().operation().id().to_string();
+    assert_eq!(heard.header("idempotency-record"), Some(record.as_str()));
     assert_eq!(heard.body, r#"{"amount":5}"#);
 }
 
@@ -314,4 +319,29 @@ async fn h22_the_reason_is_kept_for_operators() {
         panic!("it is unknown");
     };
     assert_eq!(unknown.reason, UnknownReason::Reported);
+}
+
+/// Remembers what it was told.
+#[derive(Default)]
+struct Listener(std::sync::Mutex<Vec<(String, RecordId)>>);
+
+impl MetUnknown for Listener {
+    fn met_unknown(&self, route: &str, id: RecordId) {
+        self.0.lock().unwrap().push((route.to_owned(), id));
+    }
+}
+
+#[tokio::test]
+async fn h22_a_duplicate_that_meets_an_unknown_operation_tells_those_who_ask() {
+    let (world, listener) = (World::new(), Arc::new(Listener::default()));
+    let upstream = failing_first(|| status(502));
+    let layer = world.layer().met_unknown(Arc::<Listener>::clone(&listener)).build();
+    let app = layer.layer(upstream.clone());
+    send(&app, payment("abc")).await;
+    assert!(listener.0.lock().unwrap().is_empty(), "nobody waits for it yet");
+    assert_problem(&send(&app, payment("abc")).await, 409, "outcome-unknown");
+    let subject = world.record().await.subject;
+    let id = RecordId::of(&subject.scope, &subject.key);
+    assert_eq!(*listener.0.lock().unwrap(), [("default".to_owned(), id)]);
+    assert_eq!(upstream.calls(), 1);
 }

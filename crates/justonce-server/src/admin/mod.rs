@@ -1,8 +1,14 @@
-//! The operators' side: health and metrics, on an address of their own.
+//! The operators' side, on an address of their own: health, metrics, records and resolutions; and
+//! the place where the downstream tells what became of an operation.
 
+mod browser;
+mod callback;
 mod health;
+mod keys;
 mod numbers;
+mod problem;
 mod server;
 mod token;
+pub(crate) mod wire;
 
 pub use server::{Admin, AdminAddress};

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
-use axum::routing::get;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
 use axum::{Router, middleware};
 use justonce::Engine;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -12,8 +13,11 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::token::{Token, demand};
-use super::{health, numbers};
+use super::{browser, callback, health, keys, numbers, problem};
 use crate::config::Secret;
+
+/// The longest body of a request: an outcome of the largest size as Base64, and what goes with it.
+const MAX_REQUEST_BYTES: usize = 8 * 1024 * 1024;
 
 /// What the operators look at.
 pub(crate) struct Watched {
@@ -29,6 +33,9 @@ pub struct AdminAddress {
     pub address: SocketAddr,
     /// The token; without one only the machine itself may look.
     pub token: Option<Secret>,
+    /// What the downstream must show when it tells what became of an operation; without it, it
+    /// cannot.
+    pub callback_token: Option<Secret>,
 }
 
 /// The operators' side, bound and not yet served.
@@ -59,12 +66,7 @@ impl Admin {
             .await
             .with_context(|| format!("cannot listen on the admin address {}", to.address))?;
         let watched = Arc::new(Watched { engine, metrics, stopping });
-        let router = Router::new()
-            .route("/healthz", get(health::healthz))
-            .route("/readyz", get(health::readyz))
-            .route("/metrics", get(numbers::metrics))
-            .layer(middleware::from_fn_with_state(Token::new(to.token.as_ref()), demand))
-            .with_state(watched);
+        let router = router(to).with_state(watched);
         Ok(Self { listener, router })
     }
 
@@ -85,4 +87,34 @@ impl Admin {
     pub async fn serve(self, stop: CancellationToken) -> std::io::Result<()> {
         axum::serve(self.listener, self.router).with_graceful_shutdown(stop.cancelled_owned()).await
     }
+}
+
+/// Everything there is on the operators' side, each behind its own token.
+fn router(to: &AdminAddress) -> Router<Arc<Watched>> {
+    let keys = Router::new()
+        .route("/keys", get(keys::list))
+        .route("/keys/{id}", get(keys::show))
+        .route("/keys/{id}/complete", post(keys::complete))
+        .route("/keys/{id}/fail", post(keys::fail))
+        .route("/keys/{id}/release", post(keys::release));
+    let keys = match &to.token {
+        Some(_) => keys,
+        None => keys.layer(middleware::from_fn(browser::keep_out)),
+    };
+    let operators = Router::new()
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(numbers::metrics))
+        .route("/.well-known/idempotency/errors/{code}", get(problem::page))
+        .merge(keys)
+        .layer(middleware::from_fn_with_state(Token::new(to.token.as_ref()), demand));
+    let all = match &to.callback_token {
+        None => operators,
+        Some(token) => operators.merge(
+            Router::new()
+                .route("/callbacks/{id}", post(callback::callback))
+                .layer(middleware::from_fn_with_state(Token::new(Some(token)), demand)),
+        ),
+    };
+    all.layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
 }

@@ -35,7 +35,7 @@ pub(crate) async fn demand(State(token): State<Token>, request: Request, next: N
     if token.is_shown(request.headers()) {
         return next.run(request).await;
     }
-    let message = "Show the admin token: 'Authorization: Bearer <token>'.\n";
+    let message = "Show the token: 'Authorization: Bearer <token>'.\n";
     (StatusCode::UNAUTHORIZED, [(WWW_AUTHENTICATE, "Bearer")], message).into_response()
 }
 

@@ -3,8 +3,9 @@
 use justonce::{AfterRetention, OnLapsed};
 
 use super::settings::{
-    BodyMode, KeyFormat, KeySettings, KeySource, KeySyntax, OnStatus, Places, RouteSettings,
-    ScopePart, Settings, StatusRule, StatusSet, StoreUrl, WhenBusy, WhenStoreDown,
+    BodyMode, KeyFormat, KeySettings, KeySource, KeySyntax, OnStatus, Places, ProbeOutcome,
+    ProbeRule, RouteSettings, ScopePart, Settings, StatusRule, StatusSet, StoreUrl, Wanted,
+    WhenBusy, WhenStoreDown,
 };
 use super::words::{duration, header, headers, list, size, wrap};
 
@@ -39,6 +40,12 @@ fn gateway(settings: &Settings) -> String {
         (Some(admin), None) => format!("Operators connect to {admin}."),
         (Some(admin), Some(_)) => format!("Operators connect to {admin} and show a token."),
     };
+    let callbacks = match (settings.admin, &settings.callback_token) {
+        (Some(_), Some(_)) => {
+            " The service may tell there, with a token of its own, what became of an operation."
+        }
+        _ => "",
+    };
     let breaker = settings.breaker.map_or_else(String::new, |breaker| {
         format!(
             " An upstream that fails {} % of at least {} requests within {} gets no new \
@@ -51,7 +58,7 @@ fn gateway(settings: &Settings) -> String {
     });
     format!(
         "The gateway listens on {} {tls} and forwards to {}. Records are kept {store}. \
-         {admin}{breaker}",
+         {admin}{callbacks}{breaker}",
         settings.listen,
         list(&settings.upstreams),
     )
@@ -73,6 +80,7 @@ fn explain_route(route: &RouteSettings, rest: &str) -> String {
         format!("Same request: {}", fingerprint_words(route)),
         format!("Concurrent duplicate: {}", busy_words(route)),
         format!("After a crash: {}", lapsed_words(route)),
+        format!("When unknown: {}", probe_words(route)),
         format!("Answers: {}", status_words(&route.store_status)),
         format!("Replays: {}", retention_words(route)),
         format!("Store down: {}", store_down_words(route)),
@@ -206,6 +214,73 @@ fn lapsed_words(route: &RouteSettings) -> String {
     )
 }
 
+fn probe_words(route: &RouteSettings) -> String {
+    let Some(probe) = &route.probe else {
+        return "nobody is asked; an operator or the service resolves it.".to_owned();
+    };
+    let rules = |rules: &[ProbeRule], then: &str| match rules {
+        [] => String::new(),
+        rules => {
+            let rules: Vec<String> = rules.iter().map(probe_rule_words).collect();
+            format!(" {} means that it {then}.", rules.join(", or "))
+        }
+    };
+    let replayed = match (&probe.outcome, probe.status) {
+        (ProbeOutcome::Answer, None) => "that answer is replayed".to_owned(),
+        (ProbeOutcome::Answer, Some(status)) => {
+            format!("that answer is replayed, with the status {status}")
+        }
+        (ProbeOutcome::Json(place), status) => format!(
+            "what it has at {place} is replayed, with the status {}",
+            status.map_or_else(|| "of the answer".to_owned(), |status| status.to_string())
+        ),
+        (ProbeOutcome::Empty, status) => format!(
+            "an empty answer is replayed, with the status {}",
+            status.map_or_else(|| "of the answer".to_owned(), |status| status.to_string())
+        ),
+    };
+    format!(
+        "after {} the upstream is asked `{} {}`.{}{} Everything else is asked again after {}, and \
+         later after up to {}. At most {} questions at once, each for up to {}.",
+        duration(probe.after),
+        probe.method,
+        probe.target,
+        rules(&probe.happened, &format!("took effect, and {replayed}")),
+        rules(
+            &probe.did_not_happen,
+            &format!(
+                "did not, which counts after {}: then the next request executes it",
+                duration(probe.release_after)
+            )
+        ),
+        duration(probe.pause),
+        duration(probe.pause_max),
+        probe.at_once,
+        duration(probe.timeout)
+    )
+}
+
+fn probe_rule_words(rule: &ProbeRule) -> String {
+    let places: Vec<String> = rule
+        .places
+        .iter()
+        .map(|(place, wanted)| match wanted {
+            Wanted::Anything => format!("something at {place}"),
+            Wanted::Json(json) => format!("{json} at {place}"),
+            Wanted::Fact(fact) => format!("the {} at {place}", fact.name()),
+        })
+        .collect();
+    let of = status_set_words(rule.status);
+    if places.is_empty() { of } else { format!("{of} with {}", list(&places)) }
+}
+
+fn status_set_words(of: StatusSet) -> String {
+    match of {
+        StatusSet::Class(class) => format!("{class}xx"),
+        StatusSet::Code(code) => code.to_string(),
+    }
+}
+
 fn status_words(rules: &[StatusRule]) -> String {
     let mut words = "401, 403, 407, 408, 421, 425, 429, and 503 with Retry-After release the key. \
                      2xx, 3xx, all other 4xx, 501 and 505 are kept and replayed. All other 5xx \
@@ -219,10 +294,7 @@ fn status_words(rules: &[StatusRule]) -> String {
 }
 
 fn rule_words(rule: &StatusRule) -> String {
-    let of = match rule.of {
-        StatusSet::Class(class) => format!("{class}xx"),
-        StatusSet::Code(code) => code.to_string(),
-    };
+    let of = status_set_words(rule.of);
     let then = match rule.then {
         OnStatus::Keep => "is kept",
         OnStatus::Release => "releases the key",

@@ -11,8 +11,10 @@ const MAX_SHOWN: usize = 50;
 const MAX_KEPT: usize = 200;
 /// The most characters of a line that are shown; what is before and behind is left out.
 const MAX_EXCERPT_CHARS: usize = 100;
-/// The setting whose line is never shown.
-const SECRET: &str = "admin_token";
+/// The settings whose lines are never shown.
+const SECRETS: [&str; 2] = ["admin_token", "callback_token"];
+/// What credentials begin with, on whatever line they stand.
+const CREDENTIALS: [&str; 3] = ["authorization:", "bearer ", "basic "];
 
 /// A configuration that was refused: everything that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,7 +241,15 @@ fn without_passwords(line: &str) -> String {
 
 fn shows_secret(head: &str, tail: &str) -> bool {
     let line = format!("{head}{tail}").replace(['"', '\''], "");
-    line.trim_start().strip_prefix(SECRET).is_some_and(|rest| !rest.starts_with("_file"))
+    let is_set = |secret: &&str| {
+        line.trim_start().strip_prefix(*secret).is_some_and(|rest| !rest.starts_with("_file"))
+    };
+    let lower = line.to_ascii_lowercase();
+    // Headers with values are those of a probe: any of them may be a credential.
+    let has_values = lower.contains("headers") && lower.contains(": ");
+    SECRETS.iter().any(is_set)
+        || CREDENTIALS.iter().any(|credential| lower.contains(credential))
+        || has_values
 }
 
 #[cfg(test)]
@@ -279,6 +289,14 @@ mod tests {
             assert!(!shown(line, 0, 1).contains("12345"), "{line}");
         }
         assert!(shown("admin_token_file = 12345", 0, 1).contains("12345"));
+        for line in [
+            "callback_token = 12345",
+            "headers = [\"Authorization: Bearer 12345\"]",
+            "probe = { headers = [\"authorization Bearer 12345\"] }",
+            "headers = ['x-key: 12345']",
+        ] {
+            assert!(!shown(line, 0, 1).contains("12345"), "{line}");
+        }
         let two = "a = ['http://u:pw@h/@', 'redis://:pw@h']";
         assert!(shown(two, 0, 1).contains("a = ['http://****@h/@', 'redis://***@h']"));
     }

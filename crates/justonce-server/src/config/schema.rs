@@ -48,6 +48,8 @@ pub(super) const TOP: &[Field] = &[
     plain("admin"),
     plain("admin_token"),
     plain("admin_token_file"),
+    plain("callback_token"),
+    plain("callback_token_file"),
     plain("upstream"),
     plain("store"),
     plain("grace"),
@@ -121,6 +123,24 @@ pub(super) const SHARED: &[Field] = &[
     plain("stored_response_body"),
     plain("drop_headers"),
     plain("keep_headers"),
+    table(
+        "probe",
+        &[
+            plain("request"),
+            plain("headers"),
+            plain("happened"),
+            plain("did_not_happen"),
+            plain("outcome"),
+            plain("status"),
+            plain("unique_keys"),
+            plain("after"),
+            plain("release_after"),
+            plain("pause"),
+            plain("pause_max"),
+            plain("timeout"),
+            plain("at_once"),
+        ],
+    ),
 ];
 
 /// What only `[[route]]` has.

@@ -13,6 +13,9 @@ pub use justonce::http::{
     WhenStoreDown,
 };
 
+pub use super::probe::{
+    Fact, ProbeHeader, ProbeOutcome, ProbeRule, ProbeSettings, Template, Wanted,
+};
 pub use super::store::{
     NearCacheSettings, PostgresSettings, RedisSettings, ServerUrl, StoreSettings, StoreUrl,
 };
@@ -26,6 +29,9 @@ pub struct Settings {
     pub admin: Option<SocketAddr>,
     /// What operators must show.
     pub admin_token: Option<AdminToken>,
+    /// What the downstream must show when it tells what became of an operation; nothing if it
+    /// cannot.
+    pub callback_token: Option<AdminToken>,
     /// The addresses of the API, `http://host:port` or `https://host:port`; at least one.
     pub upstreams: Vec<String>,
     /// Where records are kept.
@@ -64,6 +70,7 @@ impl Settings {
             ("listen", self.listen != new.listen),
             ("admin", self.admin != new.admin),
             ("admin_token", self.admin_token != new.admin_token),
+            ("callback_token", self.callback_token != new.callback_token),
             ("upstream", self.upstreams != new.upstreams),
             ("store", self.store != new.store),
             ("timeouts.store", self.stores.timeout != new.stores.timeout),
@@ -83,7 +90,7 @@ impl Settings {
     }
 }
 
-/// What operators must show, or where it is kept.
+/// What operators or the downstream must show, or where it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AdminToken {
     /// The token itself.
@@ -104,7 +111,7 @@ impl AdminToken {
             Self::File(path) => match std::fs::read_to_string(path)?.trim() {
                 "" => Err(std::io::Error::new(
                     std::io::ErrorKind::InvalidData,
-                    "the file of the admin token is empty",
+                    "the file of the token is empty",
                 )),
                 token => Ok(Secret::new(token)),
             },
@@ -267,6 +274,8 @@ pub struct RouteSettings {
     pub drop_headers: Vec<HeaderName>,
     /// Headers of answers that are stored although they would not be.
     pub keep_headers: Vec<HeaderName>,
+    /// How unknown operations are asked about; nothing if nobody is asked.
+    pub probe: Option<ProbeSettings>,
 }
 
 /// Where keys come from and how they are checked.

@@ -71,6 +71,11 @@ fn gateway(settings: &Settings) -> Vec<&'static str> {
     {
         texts.push("`admin_token` has fewer than 16 characters and can be tried out");
     }
+    if let Some(AdminToken::Text(token)) = &settings.callback_token
+        && token.reveal().chars().count() < SHORT_TOKEN_CHARS
+    {
+        texts.push("`callback_token` has fewer than 16 characters and can be tried out");
+    }
     let exposed = settings.admin.is_some_and(|admin| !admin.ip().is_loopback());
     if exposed {
         texts.push("`admin` can be reached from other machines, and its token goes in cleartext");
@@ -93,6 +98,11 @@ fn of_route(route: &RouteSettings) -> Vec<String> {
     let Some(key) = &route.key else { return Vec::new() };
     let mut texts = Vec::new();
     texts.extend(rerun(route));
+    if route.probe.is_some() && route.policy.on_lapsed() == OnLapsed::Rerun {
+        texts.push(
+            "`probe` without `on_lapsed = \"hold\"`: what is run again is not asked about".into(),
+        );
+    }
     if route.on_store_down == WhenStoreDown::Pass {
         texts.push(
             "`on_store_down = \"pass\"`: while the store is down, duplicates are executed".into(),

@@ -19,4 +19,5 @@ mod reload;
 mod shutdown;
 mod stage;
 mod stores;
+mod unknown;
 mod upstream;

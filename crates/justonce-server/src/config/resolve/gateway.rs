@@ -36,7 +36,9 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     let top = Section::new(tree);
     let listen = top.get_or("listen", loopback(DEFAULT_PORT), report, address::listen);
     let admin = top.get_or("admin", Some(loopback(DEFAULT_ADMIN_PORT)), report, address::admin);
-    let admin_token = admin_token(&top, report);
+    let admin_token = token(&top, "admin_token", report);
+    let callback_token = token(&top, "callback_token", report);
+    check_callbacks(&top, admin, report);
     check_admin(&top, listen, admin, admin_token.is_some(), report);
     let upstreams = upstreams(&top, report);
     let store = StoreUrl::File(PathBuf::from(DEFAULT_STORE));
@@ -58,6 +60,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         listen,
         admin,
         admin_token,
+        callback_token,
         upstreams: upstreams?,
         store,
         stores,
@@ -105,12 +108,13 @@ fn first_twice(list: &[String]) -> Option<&String> {
     list.iter().enumerate().find(|(at, one)| list.iter().take(*at).any(|o| o == *one)).map(|f| f.1)
 }
 
-fn admin_token(top: &Section<'_>, report: &mut Report) -> Option<AdminToken> {
-    let text = top.get("admin_token", report, secret);
-    let file = top.get("admin_token_file", report, path);
+/// A token that stands in the configuration, or in a file that it names.
+fn token(top: &Section<'_>, name: &str, report: &mut Report) -> Option<AdminToken> {
+    let text = top.get(name, report, secret);
+    let file = top.get(&format!("{name}_file"), report, path);
     if let (Some(text), Some(file)) = (&text, &file) {
         let other = report.name_of(&text.origin);
-        let message = format!("`admin_token_file`: there is an `admin_token` too ({other})");
+        let message = format!("`{name}_file`: there is an `{name}` too ({other})");
         report.at(&file.origin, message, Some("keep one of them".into()));
     }
     let text = text.map(|set| AdminToken::Text(set.value));
@@ -123,6 +127,16 @@ fn secret(node: &Node) -> Read<Secret> {
         Ok(Secret::new(text))
     } else {
         Err(Complaint::about(node, "a token is made of visible ASCII characters without spaces"))
+    }
+}
+
+/// The downstream calls back on the admin address, so there must be one.
+fn check_callbacks(top: &Section<'_>, admin: Option<SocketAddr>, report: &mut Report) {
+    for name in ["callback_token", "callback_token_file"] {
+        if admin.is_none() && top.node(name).is_some() {
+            let message = format!("`{name}`: callbacks come to the admin address, which is off");
+            report.at(&top.origin(name), message, None);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use justonce::{AfterRetention, JsonPointer, MAX_BODY_BYTES, MAX_LEASE, MIN_LEASE
 
 use super::gateway::MAX_REQUEST_BYTES;
 use super::key::KeyLayer;
+use super::probe::ProbeLayer;
 use super::values::{MAX_WAIT, RETENTIONS, after_retention, on_concurrent, scope_part, statuses};
 use crate::config::convert::{
     boolean, choice, header, list, one_or_more, pointer, size, some_time, time,
@@ -35,6 +36,7 @@ pub(super) struct Layer {
     pub(super) stored_response_body: Option<Set<usize>>,
     pub(super) drop_headers: Option<Set<Vec<HeaderName>>>,
     pub(super) keep_headers: Option<Set<Vec<HeaderName>>>,
+    pub(super) probe: ProbeLayer,
 }
 
 /// What a table says about fingerprints.
@@ -91,6 +93,7 @@ impl Layer {
             ),
             drop_headers: section.get("drop_headers", report, list(header)),
             keep_headers: section.get("keep_headers", report, list(header)),
+            probe: ProbeLayer::read(&section.inside("probe"), report),
         };
         layer.check(report);
         layer
@@ -150,6 +153,7 @@ impl Layer {
             stored_response_body: self.stored_response_body.or(below.stored_response_body),
             drop_headers: self.drop_headers,
             keep_headers: self.keep_headers,
+            probe: self.probe.over(below.probe),
         }
     }
 

@@ -5,6 +5,7 @@ mod gateway;
 mod key;
 mod layer;
 mod policy;
+mod probe;
 mod route;
 mod routes;
 mod store;

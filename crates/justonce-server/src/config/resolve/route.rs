@@ -9,7 +9,7 @@ use justonce::http::Pattern;
 
 use super::layer::{BodyWord, FingerprintLayer, Layer};
 use super::policy::first_set;
-use super::{key, policy};
+use super::{key, policy, probe};
 use crate::config::report::Report;
 use crate::config::section::Set;
 use crate::config::settings::{
@@ -49,12 +49,15 @@ pub(super) fn resolve(
     if let Some(policy) = &policy {
         check_timeout(layer, timeout, policy, report);
     }
+    let scope = layer.scope.as_ref().map_or_else(default_scope, |set| set.value.clone());
+    let cap = policy.as_ref().map_or_else(Duration::default, Policy::lease_cap);
+    let probe = probe::resolve(layer, &scope, cap, report);
     let rules = layer.store_status.iter().map(|(of, then)| StatusRule { of: *of, then: *then });
     Some(RouteSettings {
         name,
         pattern,
         key,
-        scope: layer.scope.as_ref().map_or_else(default_scope, |set| set.value.clone()),
+        scope,
         fingerprint: fingerprint(&layer.fingerprint),
         when_busy,
         max_wait,
@@ -66,6 +69,7 @@ pub(super) fn resolve(
         stored_response_body: value_or(&layer.stored_response_body, base.stored_response_body),
         drop_headers: value_or(&layer.drop_headers, Vec::new()),
         keep_headers: value_or(&layer.keep_headers, Vec::new()),
+        probe,
     })
 }
 

@@ -103,7 +103,7 @@ pub(super) fn statuses(section: &Section<'_>, report: &mut Report) -> Vec<(Statu
     rules
 }
 
-fn status_set(name: &str) -> Option<StatusSet> {
+pub(super) fn status_set(name: &str) -> Option<StatusSet> {
     let name = name.trim().to_ascii_lowercase();
     if let Some(class) = name.strip_suffix("xx") {
         let class = class.parse().ok().filter(|class| (2..=5).contains(class));

@@ -1,0 +1,56 @@
+//! One record as it is now, for those who look after the store.
+
+use super::builder::Engine;
+use crate::error::StoreResult;
+use crate::record::{Entry, RecordId, StateName};
+use crate::step::{Action, Answer, BusyWhy, Existing, Step};
+use crate::store::Stored;
+
+/// A record and what a duplicate would hear of it now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// What is stored.
+    pub stored: Stored,
+    /// What a duplicate would hear; nothing if it would be claimed. Nothing for tombstones.
+    pub existing: Option<Existing>,
+}
+
+impl Looked {
+    /// The state at the present time of the store. A claim that lapsed under `hold` is unknown,
+    /// also before anybody has written that down.
+    #[must_use]
+    pub fn state(&self) -> StateName {
+        match (&self.existing, &self.stored.entry) {
+            (Some(Existing::Unknown(_)), _) => StateName::Unknown,
+            (Some(Existing::Completed(_)), _) => StateName::Completed,
+            (Some(Existing::Failed(_)), _) => StateName::Failed,
+            (Some(Existing::Expired(_)), _) => StateName::Tombstone,
+            (Some(Existing::Busy(busy)), _) => match busy.why {
+                BusyWhy::Running => StateName::InProgress,
+                BusyWhy::BackOff => StateName::Failed,
+            },
+            (Some(Existing::Mismatch) | None, entry) => entry.state_name(),
+        }
+    }
+}
+
+impl Engine {
+    /// Looks at one record: what is stored, and what it means at the present time.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn look(&self, id: RecordId) -> StoreResult<Option<Looked>> {
+        let Some(stored) = self.inner.store.get(&id).await? else { return Ok(None) };
+        let Entry::Record(record) = &stored.entry else {
+            return Ok(Some(Looked { stored, existing: None }));
+        };
+        // Asked with its own fingerprint, so that nothing can mismatch.
+        let peek = Step::new(id, Action::Peek(record.subject.fingerprint));
+        let existing = match self.inner.store.apply(&peek).await? {
+            Answer::Existing(existing) => Some(existing),
+            _ => None,
+        };
+        Ok(Some(Looked { stored, existing }))
+    }
+}

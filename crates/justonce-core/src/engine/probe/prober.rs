@@ -1,0 +1,320 @@
+//! Finds what is unknown, asks about it, and resolves it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::ask::{Probe, Unresolved};
+use super::pace::Pace;
+use super::report::{ProbeEnd, ProbeReport};
+use super::settings::ProberSettings;
+use crate::clock::Timestamp;
+use crate::engine::{Engine, Settlement};
+use crate::error::StoreResult;
+use crate::record::{RecordId, StateName};
+use crate::scope::Scope;
+use crate::step::{Resolution, Resolve};
+use crate::store::{Cursor, ListQuery};
+use crate::timeline::Resolver;
+
+/// How many records one look into the store may bring.
+const PAGE: usize = 256;
+/// How many times more rounds there are, at most, when somebody is always in a hurry.
+const HURRIED_ROUNDS: u32 = 8;
+
+/// A prober that runs in the background; it stops when this is dropped. Questions that are under
+/// way are dropped with it, and nothing is lost: they are asked again by whoever comes next.
+#[derive(Debug)]
+pub struct Prober {
+    task: JoinHandle<()>,
+    shared: Arc<Shared>,
+}
+
+/// What the handle and the task share.
+#[derive(Debug)]
+struct Shared {
+    pace: Mutex<Pace>,
+    wake: Notify,
+}
+
+impl Prober {
+    /// Somebody waits for this operation: it is asked about soon, if it is among those that this
+    /// prober asks about.
+    pub fn hurry(&self, id: RecordId) {
+        if self.shared.pace().hurry(id) {
+            self.shared.wake.notify_one();
+        }
+    }
+}
+
+impl Drop for Prober {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Shared {
+    fn new(settings: &ProberSettings) -> Arc<Self> {
+        let pace = Mutex::new(Pace::new(settings.back_off));
+        Arc::new(Self { pace, wake: Notify::new() })
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine {
+    /// Asks once about everything that is unknown now, and resolves what it hears.
+    ///
+    /// ```
+    /// use justonce_core::engine::{Probed, ProberSettings, Unresolved};
+    /// use justonce_core::{Engine, ManualClock, memory::MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let engine = Engine::new(MemoryStore::new(ManualClock::default()));
+    /// let probe = async |_: Unresolved| Probed::AskAgain;
+    /// let report = engine.probe_unknown(ProberSettings::new("books"), probe).await?;
+    /// assert_eq!(report.found, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read. What was resolved before stays so.
+    pub async fn probe_unknown(
+        &self,
+        settings: ProberSettings,
+        probe: impl Probe,
+    ) -> StoreResult<ProbeReport> {
+        let mut round = Round::new(self, settings, probe);
+        loop {
+            let report = round.page().await?;
+            if !report.more {
+                return Ok(report);
+            }
+        }
+    }
+
+    /// Asks in the background, again and again, until the returned value is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    #[must_use = "the prober stops when it is dropped"]
+    pub fn start_prober(&self, settings: ProberSettings, probe: impl Probe) -> Prober {
+        let mut round = Round::new(self, settings, probe);
+        let shared = Arc::clone(&round.shared);
+        let task = tokio::spawn(async move {
+            loop {
+                match round.page().await {
+                    Ok(report) if report.more => {}
+                    // A store that fails is asked again with the next round.
+                    Ok(_) | Err(_) => round.pause().await,
+                }
+            }
+        });
+        Prober { task, shared }
+    }
+}
+
+/// One prober at work.
+struct Round<P> {
+    engine: Engine,
+    settings: Arc<ProberSettings>,
+    probe: Arc<P>,
+    shared: Arc<Shared>,
+    places: Arc<Semaphore>,
+    /// Where time begins for the back-offs: they are a matter of this process only.
+    start: Instant,
+    after: Option<Cursor>,
+    report: ProbeReport,
+}
+
+impl<P: Probe> Round<P> {
+    fn new(engine: &Engine, settings: ProberSettings, probe: P) -> Self {
+        Self {
+            engine: engine.clone(),
+            shared: Shared::new(&settings),
+            places: Arc::new(Semaphore::new(settings.at_once.max(1))),
+            settings: Arc::new(settings),
+            probe: Arc::new(probe),
+            start: Instant::now(),
+            after: None,
+            report: ProbeReport::default(),
+        }
+    }
+
+    /// Asks about one page of what is unknown; the report is of the whole round so far.
+    async fn page(&mut self) -> StoreResult<ProbeReport> {
+        if self.after.is_none() {
+            self.report = ProbeReport::default();
+        }
+        let query = ListQuery {
+            state: Some(StateName::Unknown),
+            scope: self.settings.scope.clone(),
+            unchanged_for: Some(self.settings.after),
+            limit: PAGE,
+            after: self.after,
+        };
+        let page = self.engine.store().list(&query).await?;
+        self.after = page.next;
+        self.report.more = page.next.is_some();
+        let found = page.records.into_iter().filter_map(Unresolved::of);
+        self.ask_all(found.collect()).await;
+        if !self.report.more {
+            self.shared.pace().round_over();
+        }
+        Ok(self.report)
+    }
+
+    /// Asks about those whose turn it is, some at once.
+    async fn ask_all(&mut self, found: Vec<Unresolved>) {
+        let mut asking = JoinSet::new();
+        for about in found {
+            self.report.found += 1;
+            let now = self.now();
+            if !self.shared.pace().is_due(about.id, about.fence, now) {
+                continue;
+            }
+            // The semaphore is never closed.
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };
+            self.report.asked += 1;
+            let question = Question {
+                engine: self.engine.clone(),
+                settings: Arc::clone(&self.settings),
+                probe: Arc::clone(&self.probe),
+                about,
+            };
+            asking.spawn(async move {
+                let _place = place;
+                let about = question.about.clone();
+                (about, question.resolve().await)
+            });
+            while let Some(ended) = asking.try_join_next() {
+                self.conclude(ended.ok());
+            }
+        }
+        while let Some(ended) = asking.join_next().await {
+            self.conclude(ended.ok());
+        }
+    }
+
+    /// Remembers what became of a question; nothing if it panicked outside the probe.
+    fn conclude(&mut self, ended: Option<(Unresolved, ProbeEnd)>) {
+        let Some((about, end)) = ended else { return };
+        self.report.count(&end);
+        self.probe.ended(&about, &end);
+        let now = self.now();
+        let jitter = self.engine.inner.entropy.next_u32();
+        let mut pace = self.shared.pace();
+        match end {
+            ProbeEnd::Resolved(_) | ProbeEnd::Lost(_) => pace.forget(about.id),
+            ProbeEnd::Unclear | ProbeEnd::TooEarly | ProbeEnd::NoAnswer | ProbeEnd::Store(_) => {
+                pace.unclear(about.id, about.fence, now, jitter);
+            }
+        }
+    }
+
+    /// Waits for the next round, or until somebody is in a hurry. Nodes that started together do
+    /// not stay together.
+    async fn pause(&mut self) {
+        self.after = None;
+        let half = self.settings.every / 2;
+        let share = f64::from(self.engine.inner.entropy.next_u32()) / f64::from(u32::MAX);
+        let pause = half + half.mul_f64(share);
+        // However many are in a hurry, the store is not looked into all the time.
+        let least = pause / HURRIED_ROUNDS;
+        sleep(least).await;
+        // Woken or not, the next thing is a look into the store.
+        let _ = timeout(pause - least, self.shared.wake.notified()).await;
+    }
+
+    /// How long this prober has been working.
+    fn now(&self) -> Timestamp {
+        Timestamp::ZERO.after(self.start.elapsed())
+    }
+}
+
+/// One question, and what follows from its answer.
+struct Question<P> {
+    engine: Engine,
+    settings: Arc<ProberSettings>,
+    probe: Arc<P>,
+    about: Unresolved,
+}
+
+impl<P: Probe> Question<P> {
+    async fn resolve(self) -> ProbeEnd {
+        let Self { engine, settings, probe, about } = self;
+        let (id, fence) = (about.id, about.fence);
+        let scope = about.scope.clone();
+        // In a task of its own, so that a panic in it is one question without an answer.
+        let asked = tokio::spawn({
+            let patience = settings.timeout;
+            async move { timeout(patience, probe.ask(about)).await }
+        });
+        let answer = match AbortOnDrop(asked).ended().await {
+            Some(Ok(probed)) => probed,
+            Some(Err(_)) | None => return ProbeEnd::NoAnswer,
+        };
+        let Some((resolution, why)) = answer.resolution() else { return ProbeEnd::Unclear };
+        let how = resolution.how();
+        if resolution == Resolution::Release {
+            match is_over(&engine, id, scope, settings.release_after).await {
+                Ok(true) => {}
+                Ok(false) => return ProbeEnd::TooEarly,
+                Err(error) => return ProbeEnd::Store(error),
+            }
+        }
+        let by = Resolver::probe(&settings.name);
+        match engine.resolve(id, fence, Resolve { resolution, by, why }).await {
+            Ok(Settlement::Stored) => ProbeEnd::Resolved(how),
+            Ok(Settlement::Lost(lost)) => ProbeEnd::Lost(lost),
+            Err(error) => ProbeEnd::Store(error),
+        }
+    }
+}
+
+/// Whether an operation has been unknown for this long, by the clock of the store. A claim whose
+/// lapse nobody has written down yet has not: its record does not say since when it lapsed.
+async fn is_over(engine: &Engine, id: RecordId, scope: Scope, time: Duration) -> StoreResult<bool> {
+    if time.is_zero() {
+        return Ok(true);
+    }
+    let stored = engine.store().get(&id).await?;
+    if stored.is_none_or(|stored| stored.entry.state_name() != StateName::Unknown) {
+        return Ok(false);
+    }
+    // Records are listed in the order of their names, so it is the first or not there.
+    let query = ListQuery {
+        state: Some(StateName::Unknown),
+        scope: Some(scope),
+        unchanged_for: Some(time),
+        limit: 1,
+        after: Cursor::before(id),
+    };
+    let page = engine.store().list(&query).await?;
+    Ok(page.records.first().is_some_and(|first| first.id == id))
+}
+
+/// A task that ends when nobody waits for it any more.
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> AbortOnDrop<T> {
+    /// What the task gave; nothing if it panicked.
+    async fn ended(mut self) -> Option<T> {
+        (&mut self.0).await.ok()
+    }
+}
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

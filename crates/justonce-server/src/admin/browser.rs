@@ -1,0 +1,59 @@
+//! Web pages are kept out. Without a token the machine itself may look, and a browser on the
+//! machine runs what strangers wrote.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use http::{HeaderMap, Method, StatusCode};
+
+/// Refuses what a web page could have sent: a name that leads here by accident or by malice, an
+/// origin, or a write in a form that browsers send without asking.
+pub(crate) async fn keep_out(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !is_by_address(headers) || headers.contains_key(ORIGIN) || !(is_read || is_json(headers)) {
+        let message =
+            "Send JSON as application/json, to the address itself, not from a web page.\n";
+        return (StatusCode::FORBIDDEN, message).into_response();
+    }
+    next.run(request).await
+}
+
+/// Whether the host was named by its address. A page of `evil.example` that has its name resolved
+/// to this machine sends that name.
+fn is_by_address(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST) else { return true };
+    let Some(authority) = host.to_str().ok().and_then(|host| host.parse().ok()) else {
+        return false;
+    };
+    let authority: http::uri::Authority = authority;
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::IpAddr>().is_ok()
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_anybody_can_point_here_are_strange() {
+        let by = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(HOST, host.parse().unwrap());
+            is_by_address(&headers)
+        };
+        for right in ["127.0.0.1:8081", "localhost:8081", "[::1]:8081", "10.0.0.5", "LOCALHOST"] {
+            assert!(by(right), "{right}");
+        }
+        for wrong in ["evil.example", "localhost.evil.example:8081", "127.0.0.1.evil", ""] {
+            assert!(!by(wrong), "{wrong}");
+        }
+    }
+}

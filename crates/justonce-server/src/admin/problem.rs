@@ -1,0 +1,70 @@
+//! Problems of the admin API: the same form as those that clients meet.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use justonce::http::{Problem, ProblemCode};
+use justonce::{Entropy, Lost, StateName, StoreError};
+use serde_json::json;
+
+/// Why something was refused.
+#[derive(Debug)]
+pub(crate) struct Refusal(Problem);
+
+impl Refusal {
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self(Problem::new(ProblemCode::RequestInvalid, detail))
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self(Problem::new(ProblemCode::RecordNotFound, NOT_FOUND))
+    }
+
+    /// The answer to a resolution that changed nothing.
+    pub(crate) fn lost(lost: Lost, state: Option<StateName>) -> Self {
+        let state = state.unwrap_or(StateName::Absent).as_str();
+        let problem = match lost {
+            Lost::Gone => Problem::new(ProblemCode::RecordNotFound, NOT_FOUND),
+            Lost::Superseded => Problem::new(ProblemCode::FenceOld, FENCE_OLD),
+            Lost::Settled | Lost::Held | Lost::NotUnknown => {
+                let detail = format!(
+                    "The operation is {state}, and only what is unknown can be \
+                                      resolved. Nothing was changed."
+                );
+                Problem::new(ProblemCode::NotUnknown, detail)
+            }
+        };
+        Self(problem.with("state", json!(state)))
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        tracing::warn!(target: "justonce::store", %error, "the store failed");
+        let detail = format!("The store: {error}. The request may be repeated.");
+        Self(Problem::new(ProblemCode::StoreUnavailable, detail))
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let instance = Entropy::from_system().next_uuid();
+        let code = self.0.code().as_str();
+        tracing::info!(target: "justonce::admin", code, %instance, "answered with a problem");
+        self.0.into_response("", instance).map(Body::from)
+    }
+}
+
+/// The page of a problem, so that its `type` leads somewhere on this address too.
+pub(crate) async fn page(axum::extract::Path(code): axum::extract::Path<String>) -> Response {
+    let found = ProblemCode::ALL.iter().find(|known| known.as_str() == code);
+    let kind = [(http::header::CONTENT_TYPE, "text/markdown; charset=utf-8")];
+    match found {
+        Some(code) => (kind, code.page()).into_response(),
+        None => (StatusCode::NOT_FOUND, "There is no such page.\n").into_response(),
+    }
+}
+
+const NOT_FOUND: &str = "The store keeps no record of this name.";
+const FENCE_OLD: &str = "The operation was claimed again since this fence was seen, or never had \
+                         it. Look at the record again. Nothing was changed.";

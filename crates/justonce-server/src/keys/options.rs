@@ -1,0 +1,130 @@
+//! What `justonce keys` can be told.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Where the admin API is, and what to do there.
+#[derive(Debug, Args)]
+pub struct KeysOptions {
+    /// Where the gateway's operators connect
+    #[arg(
+        long,
+        global = true,
+        env = "JUSTONCE_ADMIN",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8081"
+    )]
+    pub admin: String,
+    /// The admin token; others on this machine can read it from the command line
+    #[arg(
+        long,
+        global = true,
+        env = "JUSTONCE_ADMIN_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true
+    )]
+    pub token: Option<String>,
+    /// A file that holds the admin token, instead
+    #[arg(long, global = true, env = "JUSTONCE_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Print JSON, as the admin API gives it
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: KeysCommand,
+}
+
+/// What to do with records.
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// List records; without options, the first hundred
+    List(ListOptions),
+    /// Show a record with its timeline
+    Show(ShowOptions),
+    /// Say that an unknown operation took effect, and what its answer is
+    Complete(OutcomeOptions),
+    /// Say that an unknown operation failed for good, and what its answer is
+    Fail(OutcomeOptions),
+    /// Say that an unknown operation did not take effect: the next request executes it
+    Release(ResolveOptions),
+}
+
+/// Which records.
+#[derive(Debug, Args)]
+pub struct ListOptions {
+    /// in_progress, completed, failed, unknown or tombstone
+    #[arg(long)]
+    pub state: Option<String>,
+    /// Of this tenant
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// Of this route, by its name
+    #[arg(long)]
+    pub route: Option<String>,
+    /// Of this kind of operation
+    #[arg(long)]
+    pub operation: Option<String>,
+    /// Whose key begins so
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// Whose key has this text in it
+    #[arg(long)]
+    pub text: Option<String>,
+    /// That have not changed for this long, as in 1h
+    #[arg(long, value_name = "TIME")]
+    pub unchanged_for: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Where the page before ended
+    #[arg(long, value_name = "ID")]
+    pub after: Option<String>,
+}
+
+/// Which record.
+#[derive(Debug, Args)]
+pub struct ShowOptions {
+    /// Its name, or at least the first 8 digits of it
+    pub id: String,
+    /// Show the headers and the body of its outcome too
+    #[arg(long)]
+    pub contents: bool,
+}
+
+/// Who resolves which record, and why.
+#[derive(Debug, Args)]
+pub struct ResolveOptions {
+    /// Its name, or at least the first 8 digits of it
+    pub id: String,
+    /// The fence that `show` or `list` printed: the resolution is about that claim and no other
+    #[arg(long, value_name = "N")]
+    pub fence: u64,
+    /// How you know; it is kept in the timeline
+    #[arg(long, value_name = "TEXT")]
+    pub why: String,
+    /// Who you are; it is kept in the timeline. Without it, your login
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+}
+
+/// A resolution with an answer.
+#[derive(Debug, Args)]
+pub struct OutcomeOptions {
+    #[command(flatten)]
+    /// Who, which and why.
+    pub resolve: ResolveOptions,
+    /// The status of the answer
+    #[arg(long, value_name = "CODE")]
+    pub status: Option<u16>,
+    /// A header of the answer, as in 'content-type: application/json'; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// The body of the answer
+    #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
+    pub body: Option<String>,
+    /// A file with the body of the answer
+    #[arg(long, value_name = "FILE")]
+    pub body_file: Option<PathBuf>,
+}

@@ -1,0 +1,146 @@
+//! One question to the service.
+
+use bytes::Bytes;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Empty, Limited};
+use justonce::engine::{Probe, ProbeEnd, Probed, Unresolved};
+use justonce::http::{Rule, outcome_of};
+use justonce::{Canonical, Outcome, Resolver, Why};
+use metrics::counter;
+
+use super::facts;
+use super::judge::{Meaning, judge};
+use crate::config::{ProbeOutcome, ProbeSettings};
+use crate::proxy::{Proxy, ResponseTimeout, Trouble};
+use crate::resolutions;
+
+/// Asks the service behind one route.
+pub(super) struct RouteProbe {
+    pub(super) route: String,
+    pub(super) settings: ProbeSettings,
+    pub(super) rule: Rule,
+    pub(super) max_answer_bytes: usize,
+    pub(super) proxy: Proxy,
+}
+
+impl Probe for RouteProbe {
+    async fn ask(&self, about: Unresolved) -> Probed {
+        match self.heard(&about).await {
+            Some(answer) => self.conclude(&about, &answer),
+            None => Probed::AskAgain,
+        }
+    }
+
+    fn ended(&self, about: &Unresolved, end: &ProbeEnd) {
+        let by = Resolver::probe(&self.route);
+        let result = match end {
+            ProbeEnd::Resolved(how) => {
+                resolutions::count(&by, *how);
+                resolutions::tell(about.id, &by, *how);
+                how.as_str()
+            }
+            ProbeEnd::Lost(_) => {
+                resolutions::count_lost(&by);
+                "late"
+            }
+            ProbeEnd::Unclear => "unclear",
+            ProbeEnd::TooEarly => "too_early",
+            ProbeEnd::NoAnswer => "no_answer",
+            ProbeEnd::Store(error) => {
+                tracing::warn!(target: "justonce::store", %error, "a resolution was not stored");
+                "store_failed"
+            }
+        };
+        counter!(
+            "idempotency_probes_total", "route" => self.route.clone(), "result" => result
+        )
+        .increment(1);
+    }
+}
+
+impl RouteProbe {
+    /// The whole answer; nothing if there is none that could be relied on.
+    async fn heard(&self, about: &Unresolved) -> Option<Response<Bytes>> {
+        let Some(request) = self.request(about) else {
+            tracing::warn!(
+                target: "justonce::probe", route = %self.route, id = %about.id,
+                "no question can be made for this operation: somebody must resolve it"
+            );
+            return None;
+        };
+        let (parts, body) = self.proxy.send(request).await.into_parts();
+        if let Some(trouble) = parts.extensions.get::<Trouble>() {
+            let (route, id) = (&self.route, about.id);
+            tracing::info!(target: "justonce::probe", %route, %id, ?trouble, "no answer");
+            return None;
+        }
+        let body = Limited::new(body, self.max_answer_bytes).collect().await;
+        let body = body
+            .inspect_err(|error| {
+                let (route, id) = (&self.route, about.id);
+                tracing::warn!(target: "justonce::probe", %route, %id, %error, "half an answer");
+            })
+            .ok()?;
+        Some(Response::from_parts(parts, body.to_bytes()))
+    }
+
+    /// The question; nothing if a fact that it needs is missing or cannot be sent.
+    fn request(&self, about: &Unresolved) -> Option<Request<Empty<Bytes>>> {
+        let target = facts::target(&self.settings.target, about)?;
+        let mut request = Request::builder().method(&self.settings.method).uri(target);
+        for header in &self.settings.headers {
+            let value = HeaderValue::try_from(facts::value(&header.value, about)?).ok()?;
+            request = request.header(&header.name, value);
+        }
+        // What is compressed could not be looked into.
+        request = request.header(ACCEPT_ENCODING, "identity");
+        let request = request.extension(ResponseTimeout(self.settings.timeout));
+        request.body(Empty::new()).ok()
+    }
+
+    fn conclude(&self, about: &Unresolved, answer: &Response<Bytes>) -> Probed {
+        let status = answer.status();
+        let why = Why::new(&format!(
+            "{} {} was answered with {}",
+            self.settings.method,
+            self.settings.target,
+            status.as_u16()
+        ));
+        match judge(&self.settings, about, status, answer.body()) {
+            Meaning::Happened => match self.outcome(answer) {
+                Some(outcome) => Probed::Happened(outcome, why),
+                None => Probed::AskAgain,
+            },
+            Meaning::DidNotHappen => Probed::DidNotHappen(why),
+            Meaning::Unclear => Probed::AskAgain,
+        }
+    }
+
+    /// What is replayed; nothing if the answer has not what it should have.
+    fn outcome(&self, answer: &Response<Bytes>) -> Option<Outcome> {
+        let status = match self.settings.status {
+            Some(code) => StatusCode::from_u16(code).ok()?,
+            None => answer.status(),
+        };
+        let mut replayed = match &self.settings.outcome {
+            ProbeOutcome::Empty => Response::new(Bytes::new()),
+            ProbeOutcome::Json(place) => {
+                let json = Canonical::of(answer.body());
+                let found = Bytes::copy_from_slice(place.find(&json)?.as_bytes());
+                let mut response = Response::new(found);
+                let kind = HeaderValue::from_static("application/json");
+                response.headers_mut().insert(CONTENT_TYPE, kind);
+                response
+            }
+            ProbeOutcome::Answer => {
+                let mut response = Response::new(answer.body().clone());
+                response.headers_mut().clone_from(answer.headers());
+                response
+            }
+        };
+        *replayed.status_mut() = status;
+        let outcome = outcome_of(&replayed, &self.rule);
+        outcome.body().is_some().then_some(outcome)
+    }
+}

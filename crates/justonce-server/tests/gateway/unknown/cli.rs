@@ -1,0 +1,139 @@
+//! `justonce keys`: the real program against a real gateway.
+
+use std::process::{Command, Output};
+
+use justonce_testkit::servers::free_port;
+
+use super::stage::Stage;
+use crate::client::{pay_patiently, state};
+use crate::process::{Gateway, justonce};
+use crate::stage::BODY;
+
+fn keys(admin: &str, more: &[&str]) -> Output {
+    command(admin, more).output().unwrap()
+}
+
+fn command(admin: &str, more: &[&str]) -> Command {
+    let mut command = justonce();
+    command.env("USER", "ann").arg("keys").args(more).args(["--admin", admin]);
+    command
+}
+
+fn printed(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn complaint(output: &Output) -> (i32, String) {
+    let errors = String::from_utf8(output.stderr.clone()).unwrap();
+    (output.status.code().unwrap(), errors)
+}
+
+#[test]
+fn an_operation_killed_in_the_middle_is_found_and_completed() {
+    let (stage, heard) = Stage::new().killed_during("order-17");
+    let later = pay_patiently(stage.gateway.address, "order-17", BODY);
+    assert_eq!(later.code(), "outcome-unknown");
+    let admin = format!("http://{}", stage.gateway.admin);
+    let list = printed(&keys(&admin, &["list", "--state", "unknown"]));
+    let short = &heard.record[..16];
+    for text in [short, "order-17", "route=payments", &heard.fence.to_string()] {
+        assert!(list.contains(text), "{text} is missing in\n{list}");
+    }
+    let show = printed(&keys(&admin, &["show", short]));
+    for text in [&*heard.record, "unknown because", "lapsed", "claimed", "held"] {
+        assert!(show.contains(text), "{text} is missing in\n{show}");
+    }
+    let fence = heard.fence.to_string();
+    let body = stage.home.path().join("answer.json");
+    std::fs::write(&body, r#"{"paid":5}"#).unwrap();
+    let done = printed(&keys(
+        &admin,
+        &[
+            "complete",
+            short,
+            "--fence",
+            &fence,
+            "--why",
+            "receipt 4711",
+            "--status",
+            "201",
+            "--header",
+            "content-type: application/json",
+            "--body-file",
+            body.to_str().unwrap(),
+        ],
+    ));
+    assert!(done.contains(&heard.record) && done.contains("completed"), "{done}");
+    let replay = stage.pay("order-17");
+    assert_eq!((replay.status(), replay.text().as_str()), (201, r#"{"paid":5}"#));
+    assert_eq!(replay.header("content-type"), Some("application/json"));
+    assert_eq!(stage.resolutions(&heard), ["operator ann completed: receipt 4711"]);
+    let show = printed(&keys(&admin, &["show", short]));
+    assert!(show.contains("operator ann") && show.contains("receipt 4711"), "{show}");
+    assert!(!show.contains("paid\""), "no contents unless asked for: {show}");
+    assert!(printed(&keys(&admin, &["show", short, "--contents"])).contains(r#"{"paid":5}"#));
+    assert!(stage.upstream.is_left_alone(), "the service was asked again");
+}
+
+#[test]
+fn released_and_refused_in_words_and_codes() {
+    let stage = Stage::new();
+    let heard = stage.unknown("k");
+    let admin = stage.gateway.admin.to_string();
+    let (id, fence) = (heard.record.as_str(), heard.fence.to_string());
+    let old = (heard.fence + 7).to_string();
+    let refused = keys(&admin, &["release", id, "--fence", &old, "--why", "w", "--by", "bob"]);
+    let (code, error) = complaint(&refused);
+    assert!(code == 3 && error.contains("fence-old"), "{code} {error}");
+    let without = keys(&admin, &["release", id, "--fence", &fence]);
+    assert_eq!(complaint(&without).0, 2, "a reason is needed");
+    let output = keys(
+        &admin,
+        &["release", id, "--fence", &fence, "--why", "not in the books", "--by", "bob", "--json"],
+    );
+    let said: serde_json::Value = serde_json::from_str(&printed(&output)).unwrap();
+    assert_eq!((&said["resolved"], &said["by"]), (&"released".into(), &"bob".into()));
+    assert_eq!(state(stage.gateway.address, "k"), "failed", "free for the next request");
+    let twice = keys(
+        &admin,
+        &["complete", id, "--fence", &fence, "--why", "w", "--status", "200", "--by", "bob"],
+    );
+    let (code, error) = complaint(&twice);
+    assert!(code == 3 && error.contains("not-unknown") && error.contains("failed"), "{error}");
+    let (code, error) = complaint(&keys(&admin, &["show", "0000000000"]));
+    assert!(code == 3 && error.contains("record-not-found"), "{code} {error}");
+    let (code, error) = complaint(&keys(&admin, &["list", "--state", "odd"]));
+    assert!(code == 2 && error.contains("in_progress"), "{code} {error}");
+    let page: serde_json::Value =
+        serde_json::from_str(&printed(&keys(&admin, &["list", "--json"]))).unwrap();
+    assert_eq!(page["keys"][0]["key"], "k");
+    assert!(printed(&keys(&admin, &["list", "--prefix", "z"])).contains("no such records"));
+}
+
+#[test]
+fn the_admin_is_found_with_its_token_or_the_way_is_told() {
+    let nobody = format!("http://127.0.0.1:{}", free_port().unwrap());
+    let (code, error) = complaint(&keys(&nobody, &["list"]));
+    assert!(code == 1 && error.contains("cannot reach the gateway's admin API"), "{error}");
+    assert!(error.to_lowercase().contains("refused"), "it says why: {error}");
+    let (code, error) = complaint(&keys("https://127.0.0.1:1", &["list"]));
+    assert!(code == 1 && error.contains("no TLS"), "{error}");
+    let stage = Stage::new();
+    let mut serve = stage.home.command();
+    let data = stage.home.path().join("other");
+    serve.args(["--store", &format!("file:{}", data.display())]);
+    serve.args(["--set", "admin_token=s3cret-token-of-operators"]);
+    let closed = Gateway::start(serve).unwrap();
+    let admin = closed.admin.to_string();
+    let (code, error) = complaint(&keys(&admin, &["list"]));
+    assert!(code == 1 && error.contains("JUSTONCE_ADMIN_TOKEN"), "{error}");
+    printed(&keys(&admin, &["list", "--token", "s3cret-token-of-operators"]));
+    let file = stage.home.path().join("token");
+    std::fs::write(&file, "s3cret-token-of-operators\n").unwrap();
+    printed(&keys(&admin, &["list", "--token-file", file.to_str().unwrap()]));
+    let mut with_variable = command(&admin, &["list"]);
+    with_variable.env("JUSTONCE_ADMIN_TOKEN", "s3cret-token-of-operators");
+    printed(&with_variable.output().unwrap());
+}

@@ -1,0 +1,9 @@
+//! Operations of which nobody knows whether they took effect, and the doors by which that is
+//! resolved.
+
+mod admin;
+mod callback;
+mod cli;
+mod probe;
+mod races;
+mod stage;
