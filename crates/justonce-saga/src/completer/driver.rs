@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use justonce_core::engine::Begun;
-use justonce_core::{Engine, HandlerError, HeldClaim, OnConcurrent, Operation, Outcome};
+use justonce_core::{
+    Checkpoint, Engine, HandlerError, HeldClaim, OnConcurrent, Operation, Outcome,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,6 +36,14 @@ pub trait Driver: Send + Sync + 'static {
         false
     }
 
+    /// Whether this release can go on from a recovery point. What does not fit is not even begun,
+    /// so that no attempt is wasted on it.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot.
+    fn fits(&self, point: &Checkpoint) -> Result<(), String>;
+
     /// Begins the operation and drives it on, if nobody else does.
     fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove>;
 }
@@ -44,6 +54,10 @@ where
 {
     fn name(&self) -> &str {
         self.name()
+    }
+
+    fn fits(&self, point: &Checkpoint) -> Result<(), String> {
+        self.read(point).map(|_| ()).map_err(|error| error.to_string())
     }
 
     fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove> {
@@ -92,6 +106,10 @@ impl Driver for PhasesDriver {
 
     fn retries(&self) -> bool {
         true
+    }
+
+    fn fits(&self, point: &Checkpoint) -> Result<(), String> {
+        self.phases.read(point).map(|_| ()).map_err(|error| error.to_string())
     }
 
     fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove> {

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use justonce_core::store::{Cursor, ListQuery};
 use justonce_core::{
@@ -198,11 +200,21 @@ impl Completer {
         let mut found = Vec::new();
         for summary in page.records {
             round.seen += 1;
-            let Some(stored) = store.get(&summary.id).await? else { continue };
-            if let Some((operation, point)) = resumable(&stored)
-                && (point.name() != STUCK || self.is_due(summary.id))
-            {
-                found.push((kind, summary.id, operation));
+            let stored = match store.get(&summary.id).await {
+                Ok(stored) => stored,
+                // One record that cannot be read must not keep the others waiting.
+                Err(error) => {
+                    round.troubles.push(format!("{}: {error}", summary.id));
+                    continue;
+                }
+            };
+            let Some((operation, point)) = stored.as_ref().and_then(resumable) else { continue };
+            if point.name() == STUCK && !self.is_due(summary.id) {
+                continue;
+            }
+            match kind.driver.fits(point) {
+                Ok(()) => found.push((kind, summary.id, operation)),
+                Err(why) => round.troubles.push(format!("{}: {why}", summary.id)),
             }
         }
         // At the end it starts from the beginning.
@@ -219,20 +231,19 @@ impl Completer {
                 && let Some((kind, id, operation)) = waiting.next()
             {
                 let driving = kind.driver.drive(&self.engine, operation);
+                // A step that panics has given its operation up; the others go on.
+                let driving = AssertUnwindSafe(driving).catch_unwind();
                 driven.push(async move { (id, driving.await) });
             }
             let Some((id, drove)) = driven.next().await else { return };
-            match drove {
+            match drove.unwrap_or_else(|_| Drove::Trouble("it panicked".into())) {
                 Drove::Ended => round.ended += 1,
                 Drove::NotYet => {
                     round.not_yet += 1;
                     self.remember(id);
                 }
                 Drove::Left => round.left += 1,
-                Drove::Trouble(why) => {
-                    round.troubles.push(format!("{id}: {why}"));
-                    self.remember(id);
-                }
+                Drove::Trouble(why) => round.troubles.push(format!("{id}: {why}")),
             }
         }
     }

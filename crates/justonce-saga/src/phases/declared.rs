@@ -131,6 +131,11 @@ impl Phases {
         }
     }
 
+    /// What was saved, for the phases that are declared now.
+    pub(crate) fn read(&self, point: &Checkpoint) -> Result<Journal, PhasesError> {
+        Journal::read(point, &self.names)
+    }
+
     /// The phases under a claim: the second half of [`Phases::run`].
     ///
     /// # Errors
@@ -153,7 +158,7 @@ impl Phases {
     {
         let journal = match claim.checkpoint() {
             None => Ok(Journal::new(&self.names)),
-            Some(point) => Journal::read(point, &self.names),
+            Some(point) => self.read(point),
         };
         let journal = match journal {
             Ok(journal) => journal,

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use justonce_core::engine::Begun;
-use justonce_core::{Engine, HandlerError, HeldClaim, Operation, Ran, UnknownReason};
+use justonce_core::{Checkpoint, Engine, HandlerError, HeldClaim, Operation, Ran, UnknownReason};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -86,12 +86,17 @@ where
         }
     }
 
-    /// What is saved of the saga, for the steps that are declared now.
+    /// The log that a claim starts with.
     fn log_of(&self, claim: &HeldClaim) -> Result<Log, SagaError> {
         let Some(point) = claim.checkpoint() else {
             return Err(SagaError::Unreadable("there is no log: use Saga::operation".into()));
         };
-        Ok(Log::read(point)?.under(self.name(), &self.0.plan)?.retried())
+        Ok(self.read(point)?.retried())
+    }
+
+    /// What was saved, for the steps that are declared now.
+    pub(crate) fn read(&self, point: &Checkpoint) -> Result<Log, SagaError> {
+        Log::read(point)?.under(self.name(), &self.0.plan)
     }
 }
 

@@ -12,8 +12,9 @@ use super::call::Call;
 
 /// What a step does to the context once it took effect.
 pub(super) type Save<C> = Box<dyn FnOnce(&mut C) + Send>;
-type Run<C> = Arc<dyn Fn(Call<C>) -> BoxFuture<'static, Result<Save<C>, StepError>> + Send + Sync>;
-type Undo<C> = Arc<dyn Fn(Call<C>) -> BoxFuture<'static, Result<(), StepError>> + Send + Sync>;
+/// What is called, and what it says.
+type Calls<C, T> = Arc<dyn Fn(Call<C>) -> Said<T> + Send + Sync>;
+type Said<T> = BoxFuture<'static, Result<T, StepError>>;
 
 /// Why a step or a compensation failed.
 ///
@@ -85,8 +86,8 @@ impl Default for Tries {
 /// ```
 pub struct SagaStep<C> {
     pub(super) name: String,
-    pub(super) run: Run<C>,
-    pub(super) undo: Option<Undo<C>>,
+    pub(super) run: Calls<C, Save<C>>,
+    pub(super) undo: Option<Calls<C, ()>>,
     pub(super) tries: Tries,
     pub(super) undo_tries: Tries,
 }
@@ -94,7 +95,7 @@ pub struct SagaStep<C> {
 /// A step that says what of its result goes into the context.
 pub struct Unsaved<C, T> {
     name: String,
-    run: Arc<dyn Fn(Call<C>) -> BoxFuture<'static, Result<T, StepError>> + Send + Sync>,
+    run: Calls<C, T>,
 }
 
 impl<C: Send + Sync + 'static> SagaStep<C> {
@@ -137,7 +138,7 @@ impl<C: Send + Sync + 'static> SagaStep<C> {
     }
 
     /// Calls its compensation; one that has none has nothing to do.
-    pub(super) fn call_undo(&self, call: Call<C>) -> BoxFuture<'static, Result<(), StepError>> {
+    pub(super) fn call_undo(&self, call: Call<C>) -> Said<()> {
         self.undo.as_ref().map_or_else(|| ready(Ok(())).boxed(), |undo| undo(call))
     }
 }
@@ -150,7 +151,7 @@ impl<C: Send + Sync + 'static, T: Send + 'static> Unsaved<C, T> {
         S: Fn(&mut C, T) + Send + Sync + 'static,
     {
         let (run, save) = (self.run, Arc::new(save));
-        let run: Run<C> = Arc::new(move |call| {
+        let run: Calls<C, Save<C>> = Arc::new(move |call| {
             let (running, save) = (run(call), Arc::clone(&save));
             async move {
                 let result = running.await?;

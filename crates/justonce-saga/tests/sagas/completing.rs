@@ -8,7 +8,7 @@ use justonce_core::store::ListQuery;
 use justonce_core::{
     Engine, HandlerError, Key, OnLapsed, Operation, Outcome, Policy, Scope, StateName,
 };
-use justonce_saga::{Completer, CompleterSettings, Phases, Round};
+use justonce_saga::{Call, Completer, CompleterSettings, Phases, Round, Saga, SagaStep};
 use justonce_testkit::sagas::{Case, Downstream, Mortal, Told};
 
 use crate::ground::{Ground, on_every_store};
@@ -75,6 +75,10 @@ struct ByKey(Arc<Vec<Downstream>>);
 impl justonce_saga::Driver for ByKey {
     fn name(&self) -> &str {
         "order"
+    }
+
+    fn fits(&self, _: &justonce_core::Checkpoint) -> Result<(), String> {
+        Ok(())
     }
 
     fn drive(
@@ -144,4 +148,42 @@ async fn the_living_are_left_alone() {
     drop(begun);
     let told = downstream.step("reserve", &Key::client("x").unwrap()).await;
     assert_eq!(told, Told::Ok, "nothing else called it");
+}
+
+#[tokio::test]
+async fn a_step_that_panics_and_a_plan_that_changed_hold_up_no_other() {
+    let ground = Ground::memory();
+    let saga = |name: &str, step: &str, panics: bool| {
+        let run =
+            move |_: Call<u64>| async move { if panics { panic!("on purpose") } else { Ok(()) } };
+        Saga::builder(name).step(SagaStep::new(step, run)).build().unwrap()
+    };
+    for (number, name) in ["panics", "changed", "fine"].into_iter().enumerate() {
+        let key = Key::client(format!("order-{number}")).unwrap();
+        let operation = saga(name, "old", false).operation(Scope::builder(), key, &17).unwrap();
+        // Claimed, and dropped at once: its owner has died before the first step.
+        drop(ground.engine().begin(&operation).await.unwrap());
+    }
+    ground.much_later();
+    let completer = Completer::new(&ground.engine(), AT_ONCE)
+        .with(saga("panics", "old", true))
+        .unwrap()
+        .with(saga("changed", "new", false))
+        .unwrap()
+        .with(saga("fine", "old", false))
+        .unwrap();
+    let (mut ended, mut troubles) = (0, String::new());
+    for _ in 0..3 {
+        let round = completer.round().await;
+        ended += round.ended;
+        troubles.push_str(&round.troubles.join("\n"));
+        ground.much_later();
+    }
+    assert_eq!(ended, 1);
+    assert!(troubles.contains("panicked") && troubles.contains("\"changed\" (new!)"), "{troubles}");
+    let query = ListQuery { state: Some(StateName::InProgress), ..ListQuery::default() };
+    let left = ground.store.list(&query).await.unwrap().records;
+    assert_eq!(left.len(), 2, "nothing is lost");
+    let changed = left.iter().find(|record| record.attempt == 1);
+    assert!(changed.is_some(), "what does not fit is not claimed: {left:?}");
 }

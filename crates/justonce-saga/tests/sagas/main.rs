@@ -11,6 +11,7 @@
 
 mod commits;
 mod completing;
+mod faults;
 mod ground;
 mod model;
 mod orders;
