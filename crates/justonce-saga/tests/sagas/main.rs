@@ -18,5 +18,6 @@ mod orders;
 mod phases;
 mod phases_model;
 mod rehearsed;
+mod steps;
 mod stuck;
 mod within;
