@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::claim::Checkpoint;
 use crate::fingerprint::Fingerprint;
 use crate::hash;
 use crate::key::Key;
@@ -39,6 +40,7 @@ pub struct Operation {
     policy: Arc<Policy>,
     on_concurrent: OnConcurrent,
     handler_timeout: Option<Duration>,
+    checkpoint: Option<Checkpoint>,
 }
 
 /// What a duplicate of a running operation does.
@@ -71,6 +73,7 @@ impl Operation {
             policy: Arc::default(),
             on_concurrent: OnConcurrent::default(),
             handler_timeout: None,
+            checkpoint: None,
         }
     }
 
@@ -100,6 +103,15 @@ impl Operation {
     #[must_use]
     pub const fn with_handler_timeout(mut self, timeout: Duration) -> Self {
         self.handler_timeout = Some(timeout);
+        self
+    }
+
+    /// The recovery point that the operation starts with. It is stored together with the claim, so
+    /// that whoever takes the operation over knows what was asked, also if the first owner died
+    /// before it saved anything. Under `resume` a later point replaces it.
+    #[must_use]
+    pub fn starting_from(mut self, checkpoint: Checkpoint) -> Self {
+        self.checkpoint = Some(checkpoint.numbered(0));
         self
     }
 
@@ -137,6 +149,12 @@ impl Operation {
     #[must_use]
     pub const fn concurrent_rule(&self) -> OnConcurrent {
         self.on_concurrent
+    }
+
+    /// The recovery point that it starts with.
+    #[must_use]
+    pub const fn first_checkpoint(&self) -> Option<&Checkpoint> {
+        self.checkpoint.as_ref()
     }
 
     /// How long its handler may run: its own timeout, at most what the lease's cap allows.

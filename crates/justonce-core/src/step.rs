@@ -63,6 +63,8 @@ pub struct Begin {
     pub owner: Owner,
     /// Names this call, so that it can be repeated when its reply was lost.
     pub token: Token,
+    /// The recovery point that a claim starts with if none is handed over to it.
+    pub checkpoint: Option<Checkpoint>,
 }
 
 /// What a handler that failed has to say.
@@ -249,6 +251,7 @@ impl Step {
             policy: Arc::clone(operation.policy()),
             owner,
             token,
+            checkpoint: operation.first_checkpoint().cloned(),
         };
         Self { id: operation.id(), action: Action::Begin(Box::new(begin)) }
     }

@@ -403,7 +403,8 @@ fn claim_of(begin: &Begin, checkpoint: Option<Checkpoint>, now: Timestamp) -> In
         claimed_at: now,
         lease_until: now.after(begin.policy.lease),
         policy: Arc::clone(&begin.policy),
-        checkpoint,
+        // Every claim counts its own points from the beginning.
+        checkpoint: checkpoint.or_else(|| begin.checkpoint.clone()).map(|point| point.numbered(0)),
     }
 }
 

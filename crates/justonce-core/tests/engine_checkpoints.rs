@@ -228,3 +228,47 @@ async fn a_late_copy_of_an_earlier_point_sets_nothing_back() {
     let State::InProgress(claim) = &stored.entry.record().unwrap().state else { panic!("running") };
     assert_eq!(claim.checkpoint.as_ref().map(Checkpoint::name), Some("charged"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_first_point_is_stored_with_the_claim_and_replaced_by_later_ones() {
+    let world = World::new();
+    let asked = Checkpoint::new("asked", "5 cents").unwrap();
+    let operation = operation(policy(OnLapsed::Resume)).starting_from(asked.clone().numbered(7));
+    let ran = world.engine.run(&operation, async |context| {
+        assert_eq!(context.checkpoint(), Some(&asked), "it counts from the beginning");
+        assert_eq!(saved(&world, &operation).await, Some(asked.clone()));
+        Err(HandlerError::Unknown)
+    });
+    assert!(ran.await.is_ok());
+    // Whoever takes over without one of its own gets it; a later point replaces it.
+    let plain = common::world::operation(policy(OnLapsed::Resume));
+    let ran = world.engine.run(&plain, async |context| {
+        assert_eq!(context.checkpoint(), Some(&asked));
+        context.save("charged", "1").await?;
+        Err(HandlerError::Unknown)
+    });
+    assert!(ran.await.is_ok());
+    let ran = world.engine.run(&operation, async |context| {
+        assert_eq!(context.checkpoint().map(Checkpoint::name), Some("charged"));
+        Ok(done())
+    });
+    assert_eq!(ran.await.unwrap(), Ran::Executed(done()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_point_that_is_saved_by_other_means_has_its_place_in_the_order() {
+    let world = World::new();
+    let operation = operation(policy(OnLapsed::Resume));
+    let ran = world.engine.run(&operation, async |context| {
+        context.save("reserved", "1").await?;
+        let late = context.point("charged", "2")?;
+        let step = Step::new(operation.id(), Action::Checkpoint(context.fence(), late.clone()));
+        assert_eq!(world.store.apply(&step).await?, Answer::Applied);
+        assert_eq!(saved(&world, &operation).await, Some(late));
+        context.save("shipped", "3").await?;
+        assert_eq!(world.store.apply(&step).await?, Answer::Applied);
+        assert_eq!(saved(&world, &operation).await.unwrap().name(), "shipped");
+        Ok(done())
+    });
+    assert_eq!(ran.await.unwrap(), Ran::Executed(done()));
+}

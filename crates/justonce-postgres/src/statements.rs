@@ -6,9 +6,12 @@ use crate::schema::Schema;
 #[derive(Debug)]
 pub(crate) struct Statements {
     pub(crate) begin: String,
+    pub(crate) begin_from: String,
     pub(crate) write: String,
     pub(crate) complete: String,
     pub(crate) complete_within: String,
+    pub(crate) checkpoint: String,
+    pub(crate) checkpoint_within: String,
     pub(crate) end_doubt: String,
     pub(crate) became: String,
     pub(crate) sweep: String,
@@ -29,9 +32,12 @@ impl Statements {
     pub(crate) fn new(schema: &Schema) -> Self {
         Self {
             begin: schema.fill(include_str!("../sql/begin.sql")),
+            begin_from: schema.fill(include_str!("../sql/begin_from.sql")),
             write: schema.fill(include_str!("../sql/write.sql")),
             complete: schema.fill(include_str!("../sql/complete.sql")),
             complete_within: schema.fill(include_str!("../sql/complete_within.sql")),
+            checkpoint: schema.fill(include_str!("../sql/checkpoint.sql")),
+            checkpoint_within: schema.fill(include_str!("../sql/checkpoint_within.sql")),
             end_doubt: schema.fill(include_str!("../sql/end_doubt.sql")),
             became: schema.fill(include_str!("../sql/became.sql")),
             sweep: schema.fill(include_str!("../sql/sweep.sql")),

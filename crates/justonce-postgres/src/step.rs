@@ -7,6 +7,7 @@ use justonce_core::{
     StoreErrorKind, StoreResult, SweepDone, UnknownSince,
 };
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use crate::db::Db;
 use crate::numbers::{duration, fence, fence_number, moment, small, timestamp};
@@ -34,32 +35,41 @@ fn print_bytes(fingerprint: &Fingerprint) -> Vec<u8> {
 
 async fn claim(db: &Db, id: &RecordId, begin: &Begin) -> StoreResult<Answer> {
     let promise = Promise::of(&begin.policy);
-    let row = db
-        .one(
-            &db.sql.begin,
-            &[
-                &db.now(),
-                &id.as_bytes().as_slice(),
-                &print_bytes(&begin.fingerprint),
-                &true,
-                &begin.scope.as_str(),
-                &begin.key.as_str(),
-                &begin.owner.as_str(),
-                &escaped(begin.owner.as_str()),
-                &begin.token.0.to_be_bytes().as_slice(),
-                &begin.late_from().map(moment),
-                &promise.lease,
-                &promise.lease_cap,
-                &promise.on_lapsed,
-                &promise.on_failure,
-                &promise.back_off_first,
-                &promise.back_off_max,
-                &promise.max_attempts,
-                &promise.retention,
-                &promise.refuse,
-            ],
-        )
-        .await?;
+    let (now, print, owner_word) =
+        (db.now(), print_bytes(&begin.fingerprint), escaped(begin.owner.as_str()));
+    let (id_bytes, token) = (id.as_bytes().as_slice(), begin.token.0.to_be_bytes());
+    let (scope, key, owner) = (begin.scope.as_str(), begin.key.as_str(), begin.owner.as_str());
+    let (token, late_from) = (token.as_slice(), begin.late_from().map(moment));
+    let point = begin.checkpoint.as_ref().map(|point| (point.name().as_bytes(), &**point.data()));
+    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+        &now,
+        &id_bytes,
+        &print,
+        &true,
+        &scope,
+        &key,
+        &owner,
+        &owner_word,
+        &token,
+        &late_from,
+        &promise.lease,
+        &promise.lease_cap,
+        &promise.on_lapsed,
+        &promise.on_failure,
+        &promise.back_off_first,
+        &promise.back_off_max,
+        &promise.max_attempts,
+        &promise.retention,
+        &promise.refuse,
+    ];
+    let row = match &point {
+        None => db.one(&db.sql.begin, &params).await?,
+        Some((name, data)) => {
+            params.push(name);
+            params.push(data);
+            db.one(&db.sql.begin_from, &params).await?
+        }
+    };
     begun(id, &row)
 }
 

@@ -1,7 +1,7 @@
 -- begin: claims an operation that is absent, free or lapsed.
 --
 -- KEYS  record, index, fences
--- ARGV  moment, confirm, fingerprint, claim, subject, from when it is late, owner
+-- ARGV  moment, confirm, fingerprint, claim, subject, from when it is late, owner, first checkpoint
 -- gives 'late' | {fence, attempt, checkpoint} | {fence, since, reason, 'held'} | {moment, record}
 
 local function claim_again(r)
@@ -9,8 +9,8 @@ local function claim_again(r)
   local subject_at = PROMISE_AT + r.claim_bytes
   local subject = string.sub(r.raw, subject_at, subject_at + r.subject_bytes - 1)
   r.fixed = string.sub(r.raw, HEAD_BYTES + 1, PROMISE_AT - 1) .. ARGV[4] .. subject
-  if r.on_lapsed ~= RESUME then
-    r.point = ''
+  if r.on_lapsed ~= RESUME or r.point == '' then
+    r.point = ARGV[8]
   end
   r.fence, r.attempt = mint(r.fence), math.min(r.attempt + 1, 4294967295)
   r.state, r.waited, r.reply, r.number, r.changed = 'P', 0, '', 0, now

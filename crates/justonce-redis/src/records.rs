@@ -70,7 +70,8 @@ impl RedisStore {
             [self.layout().record(id), self.layout().index(bucket), self.layout().fences(bucket)];
         let late = begin.late_from().map(|late| late.as_millis().to_string()).unwrap_or_default();
         let moment = self.moment();
-        let arguments: [&[u8]; 7] = [
+        let first = begin.checkpoint.as_ref().map(codec::checkpoint).unwrap_or_default();
+        let arguments: [&[u8]; 8] = [
             moment.as_bytes(),
             self.confirms(),
             &codec::fingerprint(&begin.fingerprint),
@@ -78,6 +79,7 @@ impl RedisStore {
             &codec::subject(id, begin),
             late.as_bytes(),
             begin.owner.as_str().as_bytes(),
+            &first,
         ];
         let sent = self.run(id, &self.scripts.begin, &keys, &arguments).await?;
         let Answered { answer, wrote } = reply::begun(id, begin, action, &sent.value)?;

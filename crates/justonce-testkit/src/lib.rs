@@ -9,10 +9,14 @@
 //! [`history`] judges what clients and a service saw of many operations: nothing twice, nothing
 //! acknowledged lost.
 //!
+//! [`sagas`] rehearses operations of many steps: each step fails, is repeated, and is the last that
+//! the process does, on any store.
+//!
 //! `servers`, a feature, starts private Redis and PostgreSQL servers for tests.
 
 pub mod conformance;
 pub mod history;
 pub mod model;
+pub mod sagas;
 #[cfg(feature = "servers")]
 pub mod servers;

@@ -20,7 +20,8 @@
 //!
 //! This crate only gathers the others: [`justonce_core`] is the protocol, the feature `embedded`
 //! (on by default) adds the durable store in your process, `redis` and `postgres` the stores that
-//! many processes share, and `http` the layer for axum and any other tower service.
+//! many processes share, `http` the layer for axum and any other tower service, and `saga`
+//! operations of many steps.
 
 #[cfg(all(doctest, feature = "http"))]
 mod readme;
@@ -37,3 +38,5 @@ pub use justonce_http as http;
 pub use justonce_postgres as postgres;
 #[cfg(feature = "redis")]
 pub use justonce_redis as redis;
+#[cfg(feature = "saga")]
+pub use justonce_saga as saga;

@@ -72,11 +72,22 @@ impl Context {
     ///
     /// If the point is too large, the claim was lost, or the store fails.
     pub async fn save(&self, name: &str, data: impl Into<Bytes>) -> Result<(), SaveError> {
-        let checkpoint = Checkpoint::new(name, data).map_err(SaveError::Refused)?;
+        let checkpoint = self.point(name, data).map_err(SaveError::Refused)?;
         match self.active.save(&self.inner, checkpoint).await.map_err(SaveError::Store)? {
             Settlement::Stored => Ok(()),
             Settlement::Lost(lost) => Err(SaveError::Lost(lost)),
         }
+    }
+
+    /// A recovery point with its place in the order of this claim's points, for whoever saves it
+    /// by other means: in a transaction, with other writes. A point that was made earlier and
+    /// comes later changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the point is too large.
+    pub fn point(&self, name: &str, data: impl Into<Bytes>) -> Result<Checkpoint, CheckpointError> {
+        Ok(self.active.numbered(Checkpoint::new(name, data)?))
     }
 
     /// Waits until another owner has taken over, for handlers that hand work to others and want

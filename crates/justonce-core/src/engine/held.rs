@@ -136,7 +136,7 @@ impl HeldClaim {
     ///
     /// If the store fails. The call may be repeated.
     pub async fn save(&self, checkpoint: Checkpoint) -> StoreResult<Settlement> {
-        self.active.save(&self.inner, checkpoint).await
+        self.active.save(&self.inner, self.active.numbered(checkpoint)).await
     }
 
     pub(super) fn failure(&self, outcome: Outcome, kind: FailureKind) -> Action {

@@ -8,7 +8,7 @@ use crate::clock::Timestamp;
 use crate::error::StoreError;
 use crate::outcome::Outcome;
 use crate::record::UnknownReason;
-use crate::step::{Busy, UnknownSince};
+use crate::step::{Busy, Existing, UnknownSince};
 
 /// How a run ended. Every case but the first two leaves the caller without an outcome of its own
 /// doing, and says why.
@@ -50,6 +50,20 @@ impl Ran {
                 Some(outcome)
             }
             _ => None,
+        }
+    }
+}
+
+impl From<Existing> for Ran {
+    /// What a caller hears of an operation that it did not execute.
+    fn from(existing: Existing) -> Self {
+        match existing {
+            Existing::Completed(replay) => Self::Replayed(replay.outcome),
+            Existing::Failed(replay) => Self::FailedBefore(replay.outcome),
+            Existing::Busy(busy) => Self::Busy(busy),
+            Existing::Unknown(unknown) => Self::Unknown(unknown),
+            Existing::Mismatch => Self::Mismatch,
+            Existing::Expired(since) => Self::Expired(since),
         }
     }
 }

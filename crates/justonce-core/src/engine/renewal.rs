@@ -101,14 +101,19 @@ impl Active {
         self.lost_signal.notify_waiters();
     }
 
+    /// A recovery point as the next one of this claim.
+    pub(super) fn numbered(&self, checkpoint: Checkpoint) -> Checkpoint {
+        let number = self.saved.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        checkpoint.numbered(number)
+    }
+
     /// Saves a recovery point under this claim.
     pub(super) async fn save(
         &self,
         inner: &Inner,
         checkpoint: Checkpoint,
     ) -> StoreResult<Settlement> {
-        let number = self.saved.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        let action = Action::Checkpoint(self.fence, checkpoint.numbered(number));
+        let action = Action::Checkpoint(self.fence, checkpoint);
         let step = Step::new(self.id, action);
         match inner.store.apply(&step).await? {
             Answer::Applied => Ok(Settlement::Stored),

@@ -37,7 +37,7 @@ impl Engine {
     {
         match self.begin_or_wait(operation).await? {
             Begun::Claimed(claim) => self.execute(operation, claim, handler).await,
-            Begun::Existing(existing) => Ok(ran(existing)),
+            Begun::Existing(existing) => Ok(existing.into()),
         }
     }
 
@@ -177,16 +177,4 @@ pub(super) enum Said {
     Outcome(Outcome),
     Failure(Outcome),
     Nothing(Ran),
-}
-
-/// What a caller hears of an operation that it did not execute.
-pub(super) fn ran(existing: Existing) -> Ran {
-    match existing {
-        Existing::Completed(replay) => Ran::Replayed(replay.outcome),
-        Existing::Failed(replay) => Ran::FailedBefore(replay.outcome),
-        Existing::Busy(busy) => Ran::Busy(busy),
-        Existing::Unknown(unknown) => Ran::Unknown(unknown),
-        Existing::Mismatch => Ran::Mismatch,
-        Existing::Expired(since) => Ran::Expired(since),
-    }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::builder::Engine;
 use super::held::{HeldClaim, Settlement};
 use super::ran::{Ran, RunError};
-use super::run::{Said, ran};
+use super::run::Said;
 use crate::error::StoreResult;
 use crate::operation::Operation;
 use crate::outcome::Outcome;
@@ -60,7 +60,7 @@ impl Engine {
     pub(super) async fn superseded(&self, operation: &Operation) -> Result<Ran, RunError> {
         Ok(match self.peek(operation).await {
             Ok(Some(Existing::Completed(replay))) => Ran::Superseded(Some(replay.outcome)),
-            Ok(Some(existing @ (Existing::Failed(_) | Existing::Unknown(_)))) => ran(existing),
+            Ok(Some(existing @ (Existing::Failed(_) | Existing::Unknown(_)))) => existing.into(),
             Ok(_) | Err(_) => Ran::Superseded(None),
         })
     }

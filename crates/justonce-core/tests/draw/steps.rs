@@ -185,6 +185,7 @@ pub(crate) fn begin(policy: Arc<Policy>, token: Token, fingerprint: Fingerprint)
         policy,
         owner: Owner::new("test"),
         token,
+        checkpoint: None,
     }
 }
 

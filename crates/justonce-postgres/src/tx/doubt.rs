@@ -1,7 +1,8 @@
 //! What became of a transaction whose commit was not answered.
 //!
-//! The record is the truth: it is completed under our fence if and only if the transaction was
-//! committed. The transaction's number would not do, as a server that crashed may give it again.
+//! The record is the truth: it is completed under our fence, or has our checkpoint, if and only if
+//! the transaction was committed. The transaction's number would not do, as a server that crashed
+//! may give it again.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::db::Db;
 use crate::numbers::fence_number;
-use crate::read::needed;
+use crate::read::{column, needed};
 
 /// For how long the database is asked, while it cannot be reached.
 const ASKED_FOR: Duration = Duration::from_secs(30);
@@ -28,6 +29,16 @@ pub(super) struct InDoubt {
     pub(super) process: i32,
     /// Its number there.
     pub(super) number: String,
+    pub(super) brings: Brings,
+}
+
+/// What a transaction brings to the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Brings {
+    /// Its outcome.
+    Outcome,
+    /// The checkpoint with this number.
+    Checkpoint(u32),
 }
 
 /// What became of it.
@@ -67,7 +78,14 @@ impl InDoubt {
             return Ok(Became::RolledBack);
         };
         let (state, fence): (&str, i64) = (needed(row, "state")?, needed(row, "fence")?);
-        let ours = state == "completed" && fence == fence_number(self.fence);
+        let there = match self.brings {
+            Brings::Outcome => state == "completed",
+            Brings::Checkpoint(number) => {
+                let last: Option<i64> = column(row, "point_number")?;
+                last.is_some_and(|last| last >= i64::from(number))
+            }
+        };
+        let ours = there && fence == fence_number(self.fence);
         Ok(if ours { Became::Committed } else { Became::RolledBack })
     }
 }

@@ -7,8 +7,12 @@
 //! runs it again. If the reply of the commit is lost, the record itself is asked: it is completed
 //! if and only if the transaction was.
 //!
+//! [`PostgresStore::checkpoint_with`](crate::PostgresStore::checkpoint_with) does the same for a
+//! recovery point in the middle of an operation.
+//!
 //! For callers with a transaction and a driver of their own there are the single parts:
-//! [`PostgresStore::complete_within`](crate::PostgresStore::complete_within) and
+//! [`PostgresStore::complete_within`](crate::PostgresStore::complete_within),
+//! [`PostgresStore::checkpoint_within`](crate::PostgresStore::checkpoint_within) and
 //! [`PostgresStore::processed`](crate::PostgresStore::processed), on anything that is a
 //! [`CallersTransaction`]. And where effects lie in a table that many owners may write,
 //! [`fence_of`] and [`if_fence_holds`] let the database refuse a stale one.
@@ -18,6 +22,7 @@ mod committed;
 mod doubt;
 mod guard;
 mod handle;
+mod point;
 mod run;
 mod within;
 

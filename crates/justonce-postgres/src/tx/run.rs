@@ -5,12 +5,16 @@ use justonce_core::engine::Context;
 use justonce_core::{Engine, HandlerError, Operation, Outcome, Ran, RunError};
 use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::types::ToSql;
 
-use super::doubt::{Became, InDoubt};
+use super::doubt::{Became, Brings, InDoubt};
 use super::handle::{Sole, Tx};
 use super::within::{Completion, completion};
 use crate::open::PostgresStore;
 use crate::step::completion as parameters;
+
+/// What a handler hears that keeps its transaction.
+pub(super) const NOT_LET_GO: &str = "the handler has not let go of its transaction";
 
 impl PostgresStore {
     /// Runs a handler in a transaction, if the operation is new, and replays its outcome if it is
@@ -59,10 +63,17 @@ impl PostgresStore {
         H: FnOnce(Tx, Context) -> F,
         F: Future<Output = Result<Outcome, HandlerError>>,
     {
-        engine.run(operation, |context| self.within_transaction(context, handler)).await
+        engine.run(operation, |context| self.outcome_with(context, handler)).await
     }
 
-    async fn within_transaction<H, F>(
+    /// The handler of [`PostgresStore::transactional`] by itself, for handlers that did something
+    /// before: what is written with the [`Tx`] and the outcome are committed together. Return what
+    /// this returns.
+    ///
+    /// # Errors
+    ///
+    /// What the handler says, and if the transaction was rolled back.
+    pub async fn outcome_with<H, F>(
         &self,
         context: Context,
         handler: H,
@@ -77,28 +88,32 @@ impl PostgresStore {
         })?;
         let outcome = handler(tx, context.clone()).await?;
         let Some(transaction) = ending.alone() else {
-            return Err(HandlerError::passing("the handler has not let go of its transaction"));
+            return Err(HandlerError::passing(NOT_LET_GO));
         };
-        self.commit(transaction, &context, &outcome).await?;
-        self.0.committed.remember(context.operation().id(), context.fence());
+        let bytes = encode_outcome(&outcome);
+        let (id, fence) = (context.operation().id(), context.fence());
+        let with = parameters(self.0.db.now(), &id, fence, &bytes);
+        let statement = &self.0.db.sql.complete_within;
+        let with: [&(dyn ToSql + Sync); 4] = [&with.0, &with.1, &with.2, &with.3];
+        self.commit(transaction, &context, statement, &with, Brings::Outcome).await?;
+        self.0.committed.remember(id, fence);
         Ok(outcome)
     }
 
-    /// Stores the outcome and commits.
-    async fn commit(
+    /// Says to the record what the transaction brings, and commits.
+    pub(super) async fn commit(
         &self,
         transaction: Sole,
         context: &Context,
-        outcome: &Outcome,
+        statement: &str,
+        with: &[&(dyn ToSql + Sync)],
+        brings: Brings,
     ) -> Result<(), HandlerError> {
-        let db = &self.0.db;
         let (id, fence) = (context.operation().id(), context.fence());
-        let bytes = encode_outcome(outcome);
-        let with = parameters(db.now(), &id, fence, &bytes);
         let stored = async {
             let client = transaction.client();
-            let statement = client.prepare_cached(&db.sql.complete_within).await?;
-            let row = client.query_one(&statement, &[&with.0, &with.1, &with.2, &with.3]).await?;
+            let statement = client.prepare_cached(statement).await?;
+            let row = client.query_one(&statement, with).await?;
             Ok((row.try_get::<_, String>(0)?, row.try_get(1)?, row.try_get(2)?))
         };
         // Nothing was committed yet, so whatever fails here is rolled back.
@@ -115,8 +130,8 @@ impl PostgresStore {
         if refused == Some(true) {
             return Err(rolled_back(&error));
         }
-        let doubt = InDoubt { id, fence, process, number };
-        match doubt.became(db).await {
+        let doubt = InDoubt { id, fence, process, number, brings };
+        match doubt.became(&self.0.db).await {
             Some(Became::Committed) => Ok(()),
             Some(Became::RolledBack) => Err(rolled_back(&error)),
             None => Err(HandlerError::Unknown),

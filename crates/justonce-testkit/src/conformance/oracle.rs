@@ -22,6 +22,7 @@ pub(super) struct Oracle {
     key: Key,
     policy: usize,
     points: [Checkpoint; 2],
+    asked: Checkpoint,
     /// What must be stored.
     pub(super) stored: Option<Stored>,
     /// All fences that were given, in order.
@@ -49,6 +50,7 @@ impl Oracle {
             key,
             policy,
             points: [point("charged")?, point("shipped")?],
+            asked: point("asked")?,
             stored: None,
             fences: Vec::new(),
             token,
@@ -112,6 +114,10 @@ impl Oracle {
             },
             owner: Owner::new(if self.token.is_multiple_of(2) { "even" } else { "odd" }),
             token: Token(self.token),
+            checkpoint: match under {
+                Under::Own => None,
+                Under::Other => Some(self.asked.clone()),
+            },
         }))
     }
 

@@ -95,6 +95,7 @@ impl Setup {
             policy: Arc::clone(&policy),
             owner: Owner::new("w"),
             token: Token(0),
+            checkpoint: None,
             scope,
         };
         Ok(Self {

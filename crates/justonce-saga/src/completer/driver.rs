@@ -1,0 +1,146 @@
+//! Who knows how to drive an operation on.
+
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use justonce_core::engine::Begun;
+use justonce_core::{
+    Checkpoint, Engine, HandlerError, HeldClaim, OnConcurrent, Operation, Outcome,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::phases::{PhaseRun, Phases};
+use crate::saga::{Saga, SagaRan};
+
+/// What became of an operation that the completer looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Drove {
+    /// It has ended.
+    Ended,
+    /// It is stuck, or failed for now: another round tries again.
+    NotYet,
+    /// Somebody else has it, or it has ended meanwhile.
+    Left,
+    /// It cannot be driven, for this reason.
+    Trouble(String),
+}
+
+/// Drives operations of one kind on.
+pub trait Driver: Send + Sync + 'static {
+    /// The kind: the operation in the scope of its records.
+    fn name(&self) -> &str;
+
+    /// Whether operations of this kind can be *failed* and due to be tried again. Sagas cannot.
+    fn retries(&self) -> bool {
+        false
+    }
+
+    /// Whether this release can go on from a recovery point. What does not fit is not even begun,
+    /// so that no attempt is wasted on it.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot.
+    fn fits(&self, point: &Checkpoint) -> Result<(), String>;
+
+    /// Begins the operation and drives it on, if nobody else does.
+    fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove>;
+}
+
+impl<C> Driver for Saga<C>
+where
+    C: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn fits(&self, point: &Checkpoint) -> Result<(), String> {
+        self.read(point).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove> {
+        let (saga, engine) = (self.clone(), engine.clone());
+        async move {
+            let operation = saga.resumed(operation);
+            let claim = match begin(&engine, &operation).await {
+                Ok(claim) => claim,
+                Err(drove) => return drove,
+            };
+            match saga.execute(&engine, &operation, claim).await {
+                Ok(SagaRan::Ended(_) | SagaRan::Replayed(_)) => Drove::Ended,
+                Ok(SagaRan::Stuck(_) | SagaRan::Unfinished) => Drove::NotYet,
+                Ok(_) => Drove::Left,
+                Err(error) => Drove::Trouble(error.to_string()),
+            }
+        }
+        .boxed()
+    }
+}
+
+type Handler =
+    Arc<dyn Fn(PhaseRun) -> BoxFuture<'static, Result<Outcome, HandlerError>> + Send + Sync>;
+
+/// Phases with the handler that goes through them.
+pub(super) struct PhasesDriver {
+    name: String,
+    phases: Phases,
+    handler: Handler,
+}
+
+impl PhasesDriver {
+    pub(super) fn new<H, F>(name: String, phases: Phases, handler: H) -> Self
+    where
+        H: Fn(PhaseRun) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Outcome, HandlerError>> + Send + 'static,
+    {
+        Self { name, phases, handler: Arc::new(move |run| handler(run).boxed()) }
+    }
+}
+
+impl Driver for PhasesDriver {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn retries(&self) -> bool {
+        true
+    }
+
+    fn fits(&self, point: &Checkpoint) -> Result<(), String> {
+        self.phases.read(point).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove> {
+        let (phases, handler) = (self.phases.clone(), Arc::clone(&self.handler));
+        let engine = engine.clone();
+        async move {
+            let operation = operation.on_concurrent(OnConcurrent::Reject);
+            let claim = match begin(&engine, &operation).await {
+                Ok(claim) => claim,
+                Err(drove) => return drove,
+            };
+            match phases.execute(&engine, &operation, claim, |run| handler(run)).await {
+                Ok(ran) if ran.outcome().is_some() => Drove::Ended,
+                Ok(_) => Drove::NotYet,
+                Err(error) => Drove::Trouble(error.to_string()),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// The claim, if nobody else has it. An operation of which nothing is left is not begun anew.
+async fn begin(engine: &Engine, operation: &Operation) -> Result<HeldClaim, Drove> {
+    match engine.begin(operation).await {
+        Ok(Begun::Claimed(mut claim)) if claim.checkpoint().is_none() => {
+            // It ended and was forgotten since it was listed. Nothing was executed.
+            let released = claim.release().await;
+            Err(released.map_or_else(|error| Drove::Trouble(error.to_string()), |_| Drove::Left))
+        }
+        Ok(Begun::Claimed(claim)) => Ok(claim),
+        Ok(Begun::Existing(_)) => Err(Drove::Left),
+        Err(error) => Err(Drove::Trouble(error.to_string())),
+    }
+}

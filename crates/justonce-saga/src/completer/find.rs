@@ -1,0 +1,78 @@
+//! What can be driven on, and what is stuck.
+
+use justonce_core::store::{Cursor, DynStore, ListQuery, Stored};
+use justonce_core::{
+    Checkpoint, Failed, Key, OnLapsed, Operation, Policy, RecordId, Scope, State, StateName,
+    StoreResult,
+};
+
+use crate::saga::{Log, StuckSaga};
+
+/// The operation of a record that can be resumed, with its recovery point; nothing if it cannot.
+pub(super) fn resumable(stored: &Stored) -> Option<(Operation, &Checkpoint)> {
+    let record = stored.entry.record()?;
+    let (policy, point): (_, Option<&Checkpoint>) = match &record.state {
+        State::InProgress(claim) => (&claim.policy, claim.checkpoint.as_ref()),
+        State::Failed(Failed::Waiting(waiting)) => (&waiting.policy, waiting.checkpoint.as_ref()),
+        _ => return None,
+    };
+    let point = point.filter(|_| Policy::on_lapsed(policy) == OnLapsed::Resume)?;
+    let subject = &record.subject;
+    let operation = Operation::new(subject.scope.clone(), subject.key.clone())
+        .with_fingerprint(subject.fingerprint)
+        .with_policy(std::sync::Arc::clone(policy));
+    Some((operation, point))
+}
+
+/// A stuck saga.
+#[derive(Clone, Debug)]
+pub struct Stuck {
+    /// The name of its record.
+    pub id: RecordId,
+    /// Whose it is.
+    pub scope: Scope,
+    /// Its key.
+    pub key: Key,
+    /// The name of the saga.
+    pub saga: String,
+    /// What keeps failing.
+    pub stuck: StuckSaga,
+}
+
+/// The stuck sagas within a scope, a page at a time, on any store. A page may be empty and still
+/// have a next one.
+///
+/// Sagas that run are *in progress* too, so that each record of a page is looked into.
+///
+/// # Errors
+///
+/// If the store cannot be read.
+pub async fn stuck(
+    store: &dyn DynStore,
+    scope: Option<Scope>,
+    after: Option<Cursor>,
+) -> StoreResult<(Vec<Stuck>, Option<Cursor>)> {
+    let state = Some(StateName::InProgress);
+    let query = ListQuery { state, scope, after, ..ListQuery::default() };
+    let page = store.list(&query).await?;
+    let mut found = Vec::new();
+    for summary in page.records {
+        if let Some(stored) = store.get(&summary.id).await? {
+            found.extend(stuck_in(summary.id, &stored));
+        }
+    }
+    Ok((found, page.next))
+}
+
+fn stuck_in(id: RecordId, stored: &Stored) -> Option<Stuck> {
+    let (operation, point) = resumable(stored)?;
+    let log = Log::read(point).ok()?;
+    let stuck = StuckSaga::of(&log);
+    (!stuck.steps.is_empty()).then(|| Stuck {
+        id,
+        scope: operation.scope().clone(),
+        key: operation.key().clone(),
+        saga: log.saga().to_owned(),
+        stuck,
+    })
+}

@@ -1,0 +1,31 @@
+//! Operations of many steps: phases that resume, sagas that end entirely done or entirely undone,
+//! and a completer for those whose owner died.
+//!
+//! - [`Phases`]: an operation as a sequence of named phases. A phase that is done does not run
+//!   again; after a crash its saved result is handed over, typed.
+//! - [`Saga`]: steps with compensations. It ends with all steps done, or with all that was done
+//!   undone, and the answer is replayed for duplicates.
+//! - [`Completer`]: finds what nobody drives any more, on any number of nodes, and drives it on.
+//!
+//! All of it is one operation of the engine under `resume`, whose one recovery point holds what is
+//! saved: the input from the start, and what became of each phase or step. No rule of the protocol
+//! is here; what a saga does next is one pure function, [`next`].
+//!
+//! **A step whose result was not saved before a crash runs again, with the same key.** What it
+//! calls must recognise a repetition by the key; that is what the key is for. Only what is written
+//! in one transaction with the recovery point ([`PhaseRun::phase_within`]) takes effect exactly
+//! once by itself.
+
+mod completer;
+mod phases;
+mod saga;
+
+pub use completer::{Completer, CompleterSettings, Completing, Driver, Drove, Round, Stuck, stuck};
+pub use phases::{
+    Journal, MAX_NAME_BYTES, MAX_PHASES, PhaseRun, Phases, PhasesError, ShapeChanged, Within,
+};
+pub use saga::{
+    Call, End, Event, InvalidSaga, Log, LoggedStep, Mark, Next, PlanChanged, PlannedStep,
+    RolledBack, Saga, SagaBuilder, SagaEnd, SagaError, SagaRan, SagaStep, StepError, StuckSaga,
+    Tries, Unsaved, next,
+};

@@ -1,0 +1,13 @@
+//! Atomic phases: an operation as a sequence of named phases, each of which runs to its end once.
+
+mod declared;
+mod error;
+mod journal;
+mod run;
+mod within;
+
+pub use declared::{MAX_NAME_BYTES, MAX_PHASES, Phases};
+pub use error::{PhasesError, ShapeChanged};
+pub use journal::Journal;
+pub use run::PhaseRun;
+pub use within::Within;

@@ -1,0 +1,130 @@
+//! Going through the phases.
+
+use std::fmt;
+use std::sync::PoisonError;
+
+use justonce_core::engine::{Context, SaveError};
+use justonce_core::{HandlerError, Key};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::declared::Trouble;
+use super::error::PhasesError;
+use super::journal::{Journal, unsavable};
+use super::within::Within;
+
+/// The phases of one operation while its handler runs.
+pub struct PhaseRun {
+    context: Context,
+    journal: Journal,
+    /// The phase that is entered next. It lies behind the journal while phases are handed over.
+    at: usize,
+    trouble: Trouble<PhasesError>,
+}
+
+impl PhaseRun {
+    pub(super) fn new(context: Context, journal: Journal, trouble: Trouble<PhasesError>) -> Self {
+        Self { context, journal, at: 0, trouble }
+    }
+
+    /// What a handler knows of its operation.
+    #[must_use]
+    pub const fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The input that was stored with the claim, by [`Phases::asked`](super::Phases::asked).
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it is of another type. Hand the error on with `?`.
+    pub fn input<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
+        self.journal.input().map_err(|error| self.stop(error))
+    }
+
+    /// Runs a phase, or hands its saved result over if it is done.
+    ///
+    /// The phase gets a key that is the same on every attempt, for what it calls to recognise a
+    /// repetition by: a crash after the call and before its result was saved makes it run again.
+    ///
+    /// # Errors
+    ///
+    /// What the phase says; and if the phases cannot go on. Hand the error on with `?`.
+    pub async fn phase<T, P, F>(&mut self, name: &str, phase: P) -> Result<T, HandlerError>
+    where
+        T: Serialize + DeserializeOwned,
+        P: FnOnce(Key) -> F,
+        F: Future<Output = Result<T, HandlerError>>,
+    {
+        if let Some(saved) = self.enter(name)? {
+            return Ok(saved);
+        }
+        let result = phase(self.context.child_key(name)).await?;
+        self.leave(&result, false).await?;
+        Ok(result)
+    }
+
+    /// Runs a phase that saves its own recovery point, with its effects, in one transaction of the
+    /// store: then it takes effect exactly once. [`Within`] makes the point.
+    ///
+    /// # Errors
+    ///
+    /// As [`PhaseRun::phase`].
+    pub async fn phase_within<T, P, F>(&mut self, name: &str, phase: P) -> Result<T, HandlerError>
+    where
+        T: Serialize + DeserializeOwned,
+        P: FnOnce(Within) -> F,
+        F: Future<Output = Result<T, HandlerError>>,
+    {
+        if let Some(saved) = self.enter(name)? {
+            return Ok(saved);
+        }
+        let within = Within::new(&self.context, &self.journal, name, &self.trouble);
+        let made = within.made();
+        let result = phase(within).await?;
+        self.leave(&result, made.is_made()).await?;
+        Ok(result)
+    }
+
+    /// Whether a phase is done already: the result of the next phase, if it was saved.
+    fn enter<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, HandlerError> {
+        let expected = self.journal.phase(self.at);
+        if expected != Some(name) {
+            let expected = expected.map(str::to_owned);
+            return Err(self.stop(PhasesError::Order { entered: name.to_owned(), expected }));
+        }
+        let saved = self.journal.result(self.at).map_err(|error| self.stop(error))?;
+        if saved.is_some() {
+            self.at += 1;
+        }
+        Ok(saved)
+    }
+
+    /// A phase is over. After the last one the outcome follows at once, and nothing is saved.
+    async fn leave<T: Serialize>(&mut self, result: &T, saved: bool) -> Result<(), HandlerError> {
+        self.journal = self.journal.with(result).map_err(|error| self.stop(error))?;
+        self.at += 1;
+        if saved || self.journal.next().is_none() {
+            return Ok(());
+        }
+        let data = self.journal.data().map_err(|error| self.stop(error))?;
+        match self.context.save(self.journal.name(), data).await {
+            Ok(()) => Ok(()),
+            Err(SaveError::Refused(error)) => Err(self.stop(unsavable(self.journal.name(), error))),
+            // The phase took effect, and its result is not saved: whoever goes on finds out.
+            Err(SaveError::Lost(_) | SaveError::Store(_)) => Err(HandlerError::Unknown),
+        }
+    }
+
+    /// Gives the operation up as it is, and tells the program why.
+    fn stop(&self, error: PhasesError) -> HandlerError {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        HandlerError::Unknown
+    }
+}
+
+impl fmt::Debug for PhaseRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PhaseRun").field("next", &self.journal.phase(self.at)).finish()
+    }
+}

@@ -1,0 +1,97 @@
+//! A phase whose effects and recovery point are committed together.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use justonce_core::engine::Context;
+use justonce_core::{Checkpoint, HandlerError, Key};
+use serde::Serialize;
+
+use super::declared::Trouble;
+use super::error::PhasesError;
+use super::journal::{Journal, unsavable};
+
+/// What a phase needs to save its own recovery point, in one transaction with its effects.
+///
+/// The library knows of no store: the phase makes its point here and hands it to the transaction,
+/// for example to `PostgresStore::checkpoint_with`.
+pub struct Within {
+    context: Context,
+    journal: Journal,
+    name: String,
+    made: Made,
+    trouble: Trouble<PhasesError>,
+}
+
+/// Whether the phase made its recovery point. One that did not has it saved afterwards.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Made(Arc<AtomicBool>);
+
+impl Made {
+    pub(super) fn is_made(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Within {
+    pub(super) fn new(
+        context: &Context,
+        journal: &Journal,
+        name: &str,
+        trouble: &Trouble<PhasesError>,
+    ) -> Self {
+        Self {
+            context: context.clone(),
+            journal: journal.clone(),
+            name: name.to_owned(),
+            made: Made::default(),
+            trouble: Arc::clone(trouble),
+        }
+    }
+
+    pub(super) fn made(&self) -> Made {
+        self.made.clone()
+    }
+
+    /// What a handler knows of its operation: also the fence, for the transaction.
+    #[must_use]
+    pub const fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The key of this phase, the same on every attempt.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.context.child_key(&self.name)
+    }
+
+    /// The recovery point after this phase with this result. Once it is made, the phase must
+    /// commit it before it ends well; and it must return the same result.
+    ///
+    /// # Errors
+    ///
+    /// If the result cannot be saved. Roll back, and hand the error on with `?`.
+    pub fn point<T: Serialize>(&self, result: &T) -> Result<Checkpoint, HandlerError> {
+        let point = self.journal.with(result).and_then(|journal| {
+            let made = self.context.point(journal.name(), journal.data()?);
+            made.map_err(|error| unsavable(&self.name, error))
+        });
+        match point {
+            Ok(point) => {
+                self.made.0.store(true, Ordering::Release);
+                Ok(point)
+            }
+            Err(error) => {
+                *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                Err(HandlerError::Unknown)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Within {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Within").field("phase", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,20 @@
+//! Sagas: steps with compensations, which end entirely done or entirely undone.
+
+mod build;
+mod call;
+mod error;
+mod execute;
+mod log;
+mod next;
+mod outcome;
+mod run;
+mod step;
+
+pub use build::{Saga, SagaBuilder};
+pub use call::Call;
+pub use error::{InvalidSaga, PlanChanged, SagaError};
+pub(crate) use execute::STUCK;
+pub use log::{Log, LoggedStep, Mark, PlannedStep};
+pub use next::{End, Event, Next, next};
+pub use outcome::{RolledBack, SagaEnd, SagaRan, StuckSaga};
+pub use step::{SagaStep, StepError, Tries, Unsaved};

@@ -1,0 +1,88 @@
+//! How a saga ends, and what is stored of it.
+
+use justonce_core::{Busy, Outcome, Timestamp, UnknownSince};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::error::SagaError;
+use super::log::{Log, LoggedStep, Mark};
+
+/// How a run of a saga ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SagaRan<C> {
+    /// It ended here and now.
+    Ended(SagaEnd<C>),
+    /// It ended before; this is the stored answer.
+    Replayed(SagaEnd<C>),
+    /// Something keeps failing that cannot be given up. Asking again tries again.
+    Stuck(StuckSaga),
+    /// Somebody else is executing it.
+    Busy(Busy),
+    /// It was given up here, for others or for the next call to go on with: its time was over, the
+    /// store could not be reached, or another owner took over.
+    Unfinished,
+    /// It cannot be gone on with before somebody resolves it.
+    Unknown(UnknownSince),
+    /// The key was used with another context.
+    Mismatch,
+    /// It is over since this moment, and late arrivals are refused.
+    Expired(Timestamp),
+}
+
+/// The final answer of a saga.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SagaEnd<C> {
+    /// All steps are done; this is the context after them.
+    Done(C),
+    /// All that was done is undone.
+    RolledBack(RolledBack<C>),
+}
+
+/// Why a saga was rolled back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RolledBack<C> {
+    /// The step that was refused or given up.
+    pub step: String,
+    /// What it said.
+    pub why: String,
+    /// The context as the steps that were done had left it.
+    pub context: C,
+}
+
+/// What keeps a saga from ending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StuckSaga {
+    /// The steps that keep failing, or whose compensations do, with what they said.
+    pub steps: Vec<LoggedStep>,
+}
+
+impl StuckSaga {
+    pub(crate) fn of(log: &Log) -> Self {
+        let is_stuck = |step: &&LoggedStep| matches!(step.mark, Mark::StuckAhead | Mark::StuckBack);
+        Self { steps: log.steps().iter().filter(is_stuck).cloned().collect() }
+    }
+}
+
+/// The outcome of a saga whose steps are all done: its context.
+pub(super) fn done<C: Serialize>(context: &C) -> Result<Outcome, SagaError> {
+    written(context)
+}
+
+/// The outcome of a saga that is rolled back.
+pub(super) fn rolled_back<C: Serialize>(log: &Log, context: &C) -> Result<Outcome, SagaError> {
+    let fallen = log.fallen();
+    let step = fallen.map(|step| step.planned.name.clone()).unwrap_or_default();
+    let why = fallen.and_then(|step| step.why.clone()).unwrap_or_default();
+    written(&RolledBack { step, why, context })
+}
+
+fn written<T: Serialize>(value: &T) -> Result<Outcome, SagaError> {
+    let bytes = serde_json::to_vec(value).map_err(|e| SagaError::Unsavable(e.to_string()))?;
+    Ok(Outcome::bytes(bytes))
+}
+
+/// Reads a stored answer back.
+pub(super) fn read<T: DeserializeOwned>(outcome: &Outcome) -> Result<T, SagaError> {
+    let body = outcome.body().ok_or_else(|| SagaError::Unreadable("no answer is stored".into()))?;
+    serde_json::from_slice(body).map_err(|error| SagaError::Unreadable(error.to_string()))
+}
