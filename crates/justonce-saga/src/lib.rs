@@ -5,6 +5,8 @@
 //!   again; after a crash its saved result is handed over, typed.
 //! - [`Saga`]: steps with compensations. It ends with all steps done, or with all that was done
 //!   undone, and the answer is replayed for duplicates.
+//! - [`Guard`]: a write that arrives late never follows a newer one. [`Conditional`]: what has not
+//!   changed since the last time is not done again.
 //! - [`Completer`]: finds what nobody drives any more, on any number of nodes, and drives it on.
 //!
 //! All of it is one operation of the engine under `resume`, whose one recovery point holds what is
@@ -17,10 +19,15 @@
 //! once by itself.
 
 mod completer;
+mod guard;
 mod phases;
 mod saga;
 
 pub use completer::{Completer, CompleterSettings, Completing, Driver, Drove, Round, Stuck, stuck};
+pub use guard::{
+    Asked, Conditional, Guard, GuardError, IfChanged, Kept, Verdict, Written, judge_changed,
+    judge_newest,
+};
 pub use phases::{
     Journal, MAX_NAME_BYTES, MAX_PHASES, PhaseRun, Phases, PhasesError, ShapeChanged, Within,
 };

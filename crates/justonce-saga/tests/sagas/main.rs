@@ -13,6 +13,7 @@ mod commits;
 mod completing;
 mod faults;
 mod ground;
+mod guard;
 mod model;
 mod orders;
 mod phases;

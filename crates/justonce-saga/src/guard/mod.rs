@@ -1,0 +1,13 @@
+//! What is kept of the last write: late arrivals are refused, and what has not changed is not done
+//! again.
+
+mod changed;
+mod error;
+mod kept;
+mod newest;
+mod run;
+
+pub use changed::{Conditional, IfChanged};
+pub use error::GuardError;
+pub use kept::{Asked, Kept, Verdict, judge_changed, judge_newest};
+pub use newest::{Guard, Written};
