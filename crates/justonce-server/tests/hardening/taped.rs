@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::process::{Gateway, Home};
 
-/// The tape of a service that answers every head with 201.
+/// The tape of a service that answers every request with 201, once it has arrived whole.
 #[derive(Clone, Default)]
 pub(crate) struct Tape(Arc<Mutex<Vec<u8>>>);
 
@@ -40,8 +40,8 @@ impl Tape {
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             self.0.lock().unwrap().extend_from_slice(&buffer[..count]);
             last.extend_from_slice(&buffer[..count]);
-            while let Some(at) = last.windows(4).position(|four| four == b"\r\n\r\n") {
-                last.drain(..at + 4);
+            while let Some(end) = end_of_request(&last) {
+                last.drain(..end);
                 let _ = stream.write_all(b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok");
             }
         }
@@ -56,4 +56,21 @@ impl Tape {
     pub(crate) fn count(&self, text: &str) -> usize {
         self.text().to_ascii_lowercase().matches(text).count()
     }
+}
+
+/// Where the first request ends: with its head, or with its last chunk. Bodies with a length are
+/// left for the next head to begin with.
+fn end_of_request(bytes: &[u8]) -> Option<usize> {
+    let find = |from: usize, what: &[u8]| {
+        let found = bytes.get(from..)?.windows(what.len()).position(|window| window == what)?;
+        Some(from + found)
+    };
+    let head = find(0, b"\r\n\r\n")?;
+    let chunked = bytes[..head].to_ascii_lowercase();
+    if !chunked.windows(26).any(|window| window == b"transfer-encoding: chunked") {
+        return Some(head + 4);
+    }
+    // From the line end before it on: the body may be empty.
+    let last_chunk = find(head + 2, b"\r\n0\r\n")?;
+    find(last_chunk + 3, b"\r\n\r\n").map(|end| end + 4)
 }
