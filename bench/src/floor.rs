@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
+};
 use justonce::embedded::commit::{GroupCommit, Sink};
 use justonce::{CommitDelay, Key, RecordId, Scope};
 
@@ -40,7 +42,13 @@ pub(crate) fn raw(directory: &Path, callers: u64, sizes: Sizes) -> Result<Candid
         .max_journaling_size(64 * 1024 * 1024)
         .manual_journal_persist(true)
         .open()?;
-    let records = database.keyspace("records", KeyspaceCreateOptions::default)?;
+    // Laid out as the store lays out its records.
+    let apart =
+        KvSeparationOptions::default().separation_threshold(256).compression(CompressionType::None);
+    let options = KeyspaceCreateOptions::default()
+        .max_memtable_size(16 * 1024 * 1024)
+        .with_kv_separation(Some(apart));
+    let records = database.keyspace("records", || options)?;
     let sink = RawSink { database, records };
     let commits = Arc::new(GroupCommit::start(sink, CommitDelay::adaptive())?);
     Ok(candidate(callers, move |caller, number| {
