@@ -19,15 +19,13 @@
 //! once by itself.
 
 mod completer;
+mod endless;
 mod guard;
 mod phases;
 mod saga;
 
 pub use completer::{Completer, CompleterSettings, Completing, Driver, Drove, Round, Stuck, stuck};
-pub use guard::{
-    Asked, Conditional, Guard, GuardError, IfChanged, Kept, Verdict, Written, judge_changed,
-    judge_newest,
-};
+pub use guard::{Conditional, Guard, GuardError, IfChanged, Written};
 pub use phases::{
     Journal, MAX_NAME_BYTES, MAX_PHASES, PhaseRun, Phases, PhasesError, ShapeChanged, Within,
 };

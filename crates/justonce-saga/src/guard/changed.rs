@@ -1,14 +1,12 @@
 //! Conditional operations: executed again only if the conditions have changed.
 
-use std::sync::Arc;
-
 use justonce_core::ScopeBuilder;
 use justonce_core::engine::Context;
 use justonce_core::{Busy, Engine, Fingerprint, HandlerError, Key, Operation, Outcome, Policy};
 
 use super::error::GuardError;
 use super::kept::{Asked, Verdict, judge_changed};
-use super::run::{Came, endless, entity, write};
+use super::run::{Came, Entities, write};
 
 /// Executes an operation again only if the stated conditions have changed since the last time.
 ///
@@ -38,10 +36,7 @@ use super::run::{Came, endless, entity, write};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Conditional {
-    name: Arc<str>,
-    policy: Arc<Policy>,
-}
+pub struct Conditional(Entities);
 
 /// What became of a conditional operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +70,7 @@ impl Conditional {
     ///
     /// If the durations are not possible.
     pub fn with_policy(name: &str, policy: &Policy) -> Result<Self, GuardError> {
-        Ok(Self { name: Arc::from(name), policy: endless(policy)? })
+        Entities::new(name, policy).map(Self)
     }
 
     /// The operation whose last time counts.
@@ -84,7 +79,7 @@ impl Conditional {
     ///
     /// If the scope is not possible.
     pub fn key(&self, scope: ScopeBuilder, key: Key) -> Result<Operation, GuardError> {
-        entity(&self.name, &self.policy, scope, key)
+        self.0.entity(scope, key)
     }
 
     /// Executes the operation if the conditions are others than the last time.

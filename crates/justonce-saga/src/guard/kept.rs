@@ -14,11 +14,11 @@ const DONE: &str = "done";
 
 /// A write as it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub(super) struct Asked {
     /// Its version; zero where only the content counts.
-    pub version: u64,
+    pub(super) version: u64,
     /// The digest of its content, or of its conditions.
-    pub content: [u8; 32],
+    pub(super) content: [u8; 32],
 }
 
 impl Asked {
@@ -32,16 +32,16 @@ impl Asked {
 /// It is saved before the write is executed, so that from then on nothing older gets in, and again
 /// with the outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub(super) struct Kept {
     /// What was asked.
-    pub asked: Asked,
+    pub(super) asked: Asked,
     /// Its outcome; nothing while nobody knows whether it took effect.
-    pub outcome: Option<Outcome>,
+    pub(super) outcome: Option<Outcome>,
 }
 
 /// What is to be done with a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(super) enum Verdict {
     /// It is executed.
     Execute,
     /// It was executed before; this is its outcome.
@@ -53,8 +53,7 @@ pub enum Verdict {
 }
 
 /// The rule about versions: the newest counts.
-#[must_use]
-pub fn judge_newest(kept: Option<&Kept>, asked: &Asked) -> Verdict {
+pub(super) fn judge_newest(kept: Option<&Kept>, asked: &Asked) -> Verdict {
     let Some(kept) = kept else { return Verdict::Execute };
     if asked.version > kept.asked.version {
         return Verdict::Execute;
@@ -71,8 +70,7 @@ pub fn judge_newest(kept: Option<&Kept>, asked: &Asked) -> Verdict {
 }
 
 /// The rule about conditions: only what has changed since the last time is executed.
-#[must_use]
-pub fn judge_changed(kept: Option<&Kept>, asked: &Asked) -> Verdict {
+pub(super) fn judge_changed(kept: Option<&Kept>, asked: &Asked) -> Verdict {
     match kept {
         Some(Kept { asked: last, outcome: Some(outcome) }) if last.content == asked.content => {
             Verdict::Before(outcome.clone())

@@ -9,5 +9,4 @@ mod run;
 
 pub use changed::{Conditional, IfChanged};
 pub use error::GuardError;
-pub use kept::{Asked, Kept, Verdict, judge_changed, judge_newest};
 pub use newest::{Guard, Written};

@@ -1,14 +1,12 @@
 //! Late arrivals: the newest write counts.
 
-use std::sync::Arc;
-
 use justonce_core::engine::Context;
 use justonce_core::{Busy, Engine, Fingerprint, HandlerError, Key, Operation, Outcome, Policy};
 use justonce_core::{ScopeBuilder, Timestamp};
 
 use super::error::GuardError;
 use super::kept::{Asked, Verdict, judge_newest};
-use super::run::{Came, endless, entity, write};
+use super::run::{Came, Entities, write};
 
 /// Refuses writes that arrive late: for each entity the write with the highest version counts,
 /// whichever process it reaches, and an older one never follows a newer one.
@@ -45,10 +43,7 @@ use super::run::{Came, endless, entity, write};
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Guard {
-    name: Arc<str>,
-    policy: Arc<Policy>,
-}
+pub struct Guard(Entities);
 
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +83,7 @@ impl Guard {
     ///
     /// If the durations are not possible.
     pub fn with_policy(name: &str, policy: &Policy) -> Result<Self, GuardError> {
-        Ok(Self { name: Arc::from(name), policy: endless(policy)? })
+        Entities::new(name, policy).map(Self)
     }
 
     /// An entity: what is written.
@@ -97,7 +92,7 @@ impl Guard {
     ///
     /// If the scope is not possible.
     pub fn entity(&self, scope: ScopeBuilder, key: Key) -> Result<Operation, GuardError> {
-        entity(&self.name, &self.policy, scope, key)
+        self.0.entity(scope, key)
     }
 
     /// Executes a write if it is the newest.

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use justonce_core::engine::{Begun, Context, SaveError, Settlement};
 use justonce_core::{
-    Busy, Checkpoint, Engine, Existing, HandlerError, HeldClaim, Key, OnLapsed, Operation, Outcome,
-    Policy, Ran, RunError, ScopeBuilder, State, UnknownReason,
+    Busy, Checkpoint, Engine, Existing, HandlerError, HeldClaim, Key, Operation, Outcome, Policy,
+    Ran, RunError, ScopeBuilder, State, UnknownReason,
 };
 
 use super::error::GuardError;
 use super::kept::{Asked, Kept, Verdict};
+use crate::endless::endless;
 
 /// The rule by which a write is judged.
 pub(super) type Rule = fn(Option<&Kept>, &Asked) -> Verdict;
@@ -26,27 +27,24 @@ pub(super) enum Came {
     Unfinished,
 }
 
-/// The durations of a policy, for a record that must neither end nor be forgotten.
-pub(super) fn endless(policy: &Policy) -> Result<Arc<Policy>, GuardError> {
-    let endless = Policy::builder()
-        .lease(policy.lease())
-        .lease_cap(policy.lease_cap())
-        .retention(policy.retention())
-        .on_lapsed(OnLapsed::Resume)
-        .max_attempts(None)
-        .build();
-    endless.map(Arc::new).map_err(GuardError::Policy)
+/// What a guard's entities have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Entities {
+    name: Arc<str>,
+    policy: Arc<Policy>,
 }
 
-/// The record of an entity.
-pub(super) fn entity(
-    name: &str,
-    policy: &Arc<Policy>,
-    scope: ScopeBuilder,
-    key: Key,
-) -> Result<Operation, GuardError> {
-    let scope = scope.operation(name).build().map_err(GuardError::Scope)?;
-    Ok(Operation::new(scope, key).with_policy(Arc::clone(policy)))
+impl Entities {
+    pub(super) fn new(name: &str, policy: &Policy) -> Result<Self, GuardError> {
+        let policy = Arc::new(endless(policy).map_err(GuardError::Policy)?);
+        Ok(Self { name: Arc::from(name), policy })
+    }
+
+    /// The record of an entity.
+    pub(super) fn entity(&self, scope: ScopeBuilder, key: Key) -> Result<Operation, GuardError> {
+        let scope = scope.operation(&*self.name).build().map_err(GuardError::Scope)?;
+        Ok(Operation::new(scope, key).with_policy(Arc::clone(&self.policy)))
+    }
 }
 
 /// Judges a write, and executes it if it is to be.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use justonce_core::{
-    Checkpoint, Entropy, Fingerprint, Key, OnConcurrent, OnLapsed, Operation, Policy, ScopeBuilder,
+    Checkpoint, Entropy, Fingerprint, Key, OnConcurrent, Operation, Policy, ScopeBuilder,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use super::error::{InvalidSaga, SagaError};
 use super::log::{Log, PlannedStep};
 use super::step::SagaStep;
+use crate::endless::endless;
 use crate::phases::{MAX_NAME_BYTES, MAX_PHASES};
 
 /// The name of the recovery point before the first step.
@@ -194,7 +195,7 @@ impl<C> SagaBuilder<C> {
         if unfit(&self.name) {
             return Err(InvalidSaga::Name(self.name));
         }
-        let policy = resumed(&self.policy)?;
+        let policy = endless(&self.policy).map_err(InvalidSaga::Policy)?;
         Ok(Saga(Arc::new(Declared {
             name: self.name,
             plan,
@@ -222,19 +223,6 @@ fn planned<C>(steps: &[(SagaStep<C>, bool)]) -> Result<Vec<PlannedStep>, Invalid
         Some(step) => Err(InvalidSaga::NoCompensation(step.name.clone())),
         None => Ok(plan),
     }
-}
-
-/// The same durations, for something that must neither be given up nor be forgotten half done.
-fn resumed(policy: &Policy) -> Result<Policy, InvalidSaga> {
-    Policy::builder()
-        .lease(policy.lease())
-        .lease_cap(policy.lease_cap())
-        .retention(policy.retention())
-        .after_retention(policy.after_retention())
-        .on_lapsed(OnLapsed::Resume)
-        .max_attempts(None)
-        .build()
-        .map_err(InvalidSaga::Policy)
 }
 
 impl<C> fmt::Debug for SagaBuilder<C> {
