@@ -90,13 +90,7 @@ impl RedisStore {
             let sent = self.nodes.send(bucket, 0, &command).await.map_err(Trouble::into_error)?;
             for id in parts(&sent.value) {
                 let id = name(id)?;
-                if after.is_none_or(|after| id > after) {
-                    names.insert(id);
-                }
-                // The page ends within these: names behind them are for the next one.
-                if names.len() > LOOKED_AT {
-                    names.pop_last();
-                }
+                keep_first(&mut names, id, after);
             }
         }
         Ok(names)
@@ -123,12 +117,8 @@ impl RedisStore {
                     return Err(strange("a scan"));
                 };
                 let id = name(id)?;
-                if after.is_none_or(|after| id > after) && classes.contains(&class(score)?) {
-                    names.insert(id);
-                }
-                // The page ends within these: names behind them are for the next one.
-                if names.len() > LOOKED_AT {
-                    names.pop_last();
+                if classes.contains(&class(score)?) {
+                    keep_first(&mut names, id, after);
                 }
             }
             if next == b"0" {
@@ -185,6 +175,17 @@ impl RedisStore {
 
 /// The classes in which records of a state lie. Time makes lapsed claims unknown and ended ones
 /// tombstones before a sweep moves them.
+/// Adds a name behind `after`. The page ends within the first: names behind them are for the next
+/// one.
+fn keep_first(names: &mut BTreeSet<RecordId>, id: RecordId, after: Option<RecordId>) {
+    if after.is_none_or(|after| id > after) {
+        names.insert(id);
+    }
+    if names.len() > LOOKED_AT {
+        names.pop_last();
+    }
+}
+
 fn classes(state: Option<StateName>) -> Vec<usize> {
     let may_be = |stored: StateName| match state {
         None => true,
