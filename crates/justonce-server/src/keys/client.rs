@@ -72,7 +72,11 @@ impl Client {
         let (status, body) = exchanged
             .with_context(|| format!("{} did not answer in time", self.authority))?
             .with_context(|| {
-                format!("cannot reach the gateway's admin API at {}", self.authority)
+                format!(
+                    "cannot reach the gateway's admin API at {}: is `justonce serve` running \
+                     there? Another address is given with --admin",
+                    self.authority
+                )
             })?;
         judge(status, body)
     }
