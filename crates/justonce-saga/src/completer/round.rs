@@ -32,7 +32,9 @@ const MAX_REMEMBERED: usize = 10_000;
 /// # use justonce_saga::{Completer, CompleterSettings, Saga};
 /// # fn example(engine: &Engine, orders: &Saga<u64>) -> Result<(), Box<dyn std::error::Error>> {
 /// let completer = Completer::new(engine, CompleterSettings::default()).with(orders.clone())?;
-/// let completing = completer.start();
+/// let completing = completer.start(|round| {
+///     round.troubles.iter().for_each(|trouble| eprintln!("completer: {trouble}"));
+/// });
 /// // It works until `completing` is dropped.
 /// # drop(completing);
 /// # Ok(())
@@ -138,16 +140,18 @@ impl Completer {
         self.with(PhasesDriver::new(operation.into(), phases.clone(), handler))
     }
 
-    /// Works in the background until the returned value is dropped.
+    /// Works in the background until the returned value is dropped, and tells what each round
+    /// did: its troubles are for somebody to read.
     ///
     /// # Panics
     ///
     /// Outside a tokio runtime.
     #[must_use = "the completer stops when it is dropped"]
-    pub fn start(self) -> Completing {
+    pub fn start(self, told: impl Fn(Round) + Send + 'static) -> Completing {
         Completing(tokio::spawn(async move {
             loop {
-                self.round().await;
+                let round = self.round().await;
+                told(round);
                 tokio::time::sleep(self.pause()).await;
             }
         }))

@@ -187,3 +187,53 @@ async fn a_step_that_panics_and_a_plan_that_changed_hold_up_no_other() {
     let changed = left.iter().find(|record| record.attempt == 1);
     assert!(changed.is_some(), "what does not fit is not claimed: {left:?}");
 }
+
+/// Drives nothing: what it finds was written by another release.
+struct Misfit;
+
+impl justonce_saga::Driver for Misfit {
+    fn name(&self) -> &str {
+        "order"
+    }
+
+    fn fits(&self, _: &justonce_core::Checkpoint) -> Result<(), String> {
+        Err("another release began it".into())
+    }
+
+    fn drive(
+        &self,
+        _: &Engine,
+        _: Operation,
+    ) -> futures_util::future::BoxFuture<'static, justonce_saga::Drove> {
+        panic!("it does not fit")
+    }
+}
+
+#[tokio::test]
+async fn in_the_background_it_tells_what_it_did_and_what_troubles_it() {
+    let ground = Ground::memory();
+    let downstream = Downstream::new(Case::all(&STEPS).remove(0));
+    let saga = in_order(&downstream);
+    let order = crate::orders::Order::default();
+    let operation =
+        saga.operation(Scope::builder(), Key::client("order-0").unwrap(), &order).unwrap();
+    // Given up by its owner, who has done nothing.
+    drop(ground.engine().begin(&operation).await.unwrap());
+    ground.much_later();
+    let told = async |completer: Completer, enough: fn(&Round) -> bool| {
+        let (sender, mut rounds) = tokio::sync::mpsc::unbounded_channel();
+        let _completing = completer.start(move |round| drop(sender.send(round)));
+        loop {
+            let round = rounds.recv().await.expect("it works until it is dropped");
+            if enough(&round) {
+                return round;
+            }
+        }
+    };
+    let misfit = Completer::new(&ground.engine(), AT_ONCE).with(Misfit).unwrap();
+    let troubled = told(misfit, |round| !round.troubles.is_empty()).await;
+    assert!(troubled.troubles[0].contains("another release"), "{troubled:?}");
+    let fit = Completer::new(&ground.engine(), AT_ONCE).with(saga).unwrap();
+    assert_eq!(told(fit, |round| round.ended > 0).await.ended, 1);
+    assert_eq!(unfinished(&ground).await, 0);
+}
