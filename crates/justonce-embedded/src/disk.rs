@@ -7,6 +7,8 @@
 //! | `records` | record name | the record or tombstone |
 //! | `expiry` | end of the retention, batch number | the names of the records that end then |
 //! | `log` | batch number | one row a batch: what it left unsettled, and that none is missing |
+//!
+//! The batches here are not those of the write-ahead log: one holds what many of those left.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -121,12 +123,13 @@ impl Disk {
         self.log.iter().map(|row| {
             let (key, value) = row.into_inner().map_err(|e| unreadable(&e))?;
             let key = <[u8; 8]>::try_from(&*key).map_err(|_| foreign("log"))?;
-            let row = BatchRow::from_bytes(&value).ok_or_else(|| foreign("log"))?;
-            Ok((u64::from_be_bytes(key), row))
+            let number = u64::from_be_bytes(key);
+            let row = BatchRow::from_bytes(number, &value).ok_or_else(|| foreign("log"))?;
+            Ok((number, row))
         })
     }
 
-    /// Writes and syncs one batch.
+    /// Writes one batch. It is durable after [`persist`](Self::persist); until then the log has it.
     pub(crate) fn write(
         &self,
         number: u64,
@@ -137,7 +140,7 @@ impl Disk {
         let (least, most) = ops.size_hint();
         let capacity = most.unwrap_or(least) + 4;
         let batch = OwnedWriteBatch::with_capacity(self.database.clone(), capacity);
-        let mut batch = batch.durability(Some(PersistMode::SyncData));
+        let mut batch = batch.durability(Some(PersistMode::Buffer));
         for op in ops {
             match op {
                 DiskOp::Put(id, bytes) => {
@@ -160,6 +163,11 @@ impl Disk {
             batch.remove(&self.log, old.to_be_bytes().as_slice());
         }
         batch.commit()
+    }
+
+    /// Makes everything durable that was written.
+    pub(crate) fn persist(&self) -> Result<(), fjall::Error> {
+        self.database.persist(PersistMode::SyncAll)
     }
 
     /// How much disk everything takes.

@@ -14,7 +14,9 @@ pub(crate) const KEEP_ROWS: u64 = 262_144;
 /// than these for it.
 pub(crate) const NAME_ALL_EVERY: u64 = 4096;
 
-const WORDS: usize = 9;
+const WORDS: usize = 10;
+/// Rows that were written before there was a write-ahead log have a word less.
+const OLD_WORDS: usize = 9;
 
 /// What a batch says about the whole store as it leaves it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(crate) struct BatchRow {
     pub(crate) unsettled: Vec<RecordId>,
     /// Whether it names all that are unsettled.
     pub(crate) names_all: bool,
+    /// The last batch of the write-ahead log that is in it.
+    pub(crate) logged: u64,
 }
 
 impl BatchRow {
@@ -44,6 +48,7 @@ impl BatchRow {
             tombstone.count,
             tombstone.bytes,
             u64::from(self.names_all),
+            self.logged,
         ];
         let mut bytes = Vec::with_capacity(8 * WORDS + 32 * self.unsettled.len());
         words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
@@ -51,21 +56,22 @@ impl BatchRow {
         bytes
     }
 
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (words, ids) = bytes.split_at_checked(8 * WORDS)?;
-        let words: &[[u8; 8]; WORDS] = words.as_chunks::<8>().0.try_into().ok()?;
+    /// Reads a row. One from before the write-ahead log was its own only batch.
+    pub(crate) fn from_bytes(number: u64, bytes: &[u8]) -> Option<Self> {
+        let words = if bytes.len() % 32 == 8 * WORDS % 32 { WORDS } else { OLD_WORDS };
+        let (words, ids) = bytes.split_at_checked(8 * words)?;
+        let mut words = words.as_chunks::<8>().0.iter().copied().map(u64::from_le_bytes);
+        let mut word = || words.next();
+        let (now, fences_reserved) = (Timestamp::from_millis(word()?), word()?);
+        let mut stats = || Some(StateStats { count: word()?, bytes: word()? });
+        let (completed, failed, tombstone) = (stats()?, stats()?, stats()?);
+        let done = Stats { completed, failed, tombstone, ..Stats::default() };
+        let names_all = words.next()? == 1;
+        let logged = words.next().unwrap_or(number);
         let (ids, rest) = ids.as_chunks::<32>();
-        let [now, fences_reserved, cc, cb, fc, fb, tc, tb, all] = words.map(u64::from_le_bytes);
         let unsettled = ids.iter().map(|id| RecordId::from_bytes(*id)).collect();
-        let done = Stats {
-            completed: StateStats { count: cc, bytes: cb },
-            failed: StateStats { count: fc, bytes: fb },
-            tombstone: StateStats { count: tc, bytes: tb },
-            ..Stats::default()
-        };
-        let now = Timestamp::from_millis(now);
-        let names_all = all == 1;
-        rest.is_empty().then_some(Self { now, fences_reserved, done, unsettled, names_all })
+        let row = Self { now, fences_reserved, done, unsettled, names_all, logged };
+        rest.is_empty().then_some(row)
     }
 }
 
@@ -80,14 +86,13 @@ pub(crate) struct Recovered {
     pub(crate) unsettled: BTreeSet<RecordId>,
 }
 
-/// Reads the log, if no batch is missing.
+/// Reads the log, if no batch is missing between others.
 ///
 /// # Errors
 ///
 /// If recovery has dropped batches that were acknowledged.
 pub(crate) fn recover(
     rows: impl Iterator<Item = StoreResult<(u64, BatchRow)>>,
-    watermark: u64,
 ) -> StoreResult<Recovered> {
     let mut found = Recovered::default();
     for row in rows {
@@ -102,13 +107,11 @@ pub(crate) fn recover(
         found.number = number;
         found.row = row;
     }
-    if found.number < watermark {
-        return Err(missing(found.number + 1, watermark));
-    }
     Ok(found)
 }
 
-fn missing(from: u64, to: u64) -> StoreError {
+/// Batches that were acknowledged are gone.
+pub(crate) fn missing(from: u64, to: u64) -> StoreError {
     let message = format!(
         "batches {from} to {to} are missing: a journal file was damaged, and operations that were \
          acknowledged are lost. Restore the directory from a backup"
@@ -130,9 +133,19 @@ mod tests {
             BatchRow { now: Timestamp::from_millis(1), fences_reserved: 2, ..BatchRow::default() };
         row.unsettled.push(RecordId::from_bytes([7; 32]));
         row.names_all = true;
+        row.logged = 9;
         row.done.tombstone = StateStats { count: 3, bytes: 4 };
-        assert_eq!(BatchRow::from_bytes(&row.to_bytes()).as_ref(), Some(&row));
-        assert_eq!(BatchRow::from_bytes(&row.to_bytes()[1..]), None);
+        assert_eq!(BatchRow::from_bytes(5, &row.to_bytes()).as_ref(), Some(&row));
+        assert_eq!(BatchRow::from_bytes(5, &row.to_bytes()[1..]), None);
+    }
+
+    #[test]
+    fn a_row_from_before_the_write_ahead_log_is_its_own_batch() {
+        let mut row = BatchRow { logged: 5, ..BatchRow::default() };
+        row.unsettled.extend([RecordId::from_bytes([7; 32]), RecordId::from_bytes([8; 32])]);
+        let mut bytes = row.to_bytes();
+        bytes.drain(8 * OLD_WORDS..8 * WORDS);
+        assert_eq!(BatchRow::from_bytes(5, &bytes), Some(row));
     }
 
     #[test]
@@ -141,18 +154,15 @@ mod tests {
         let row =
             |n, names_all| BatchRow { unsettled: vec![id(n)], names_all, ..Default::default() };
         let rows = [(1, row(1, false)), (2, row(2, true)), (3, row(3, false))];
-        let found = recover(rows.into_iter().map(Ok), 3).unwrap();
+        let found = recover(rows.into_iter().map(Ok)).unwrap();
         assert_eq!(found.unsettled.into_iter().collect::<Vec<_>>(), [id(2), id(3)]);
     }
 
     #[test]
     fn missing_batches_are_noticed() {
-        assert_eq!(recover(rows(&[]), 0).unwrap().number, 0);
-        assert_eq!(recover(rows(&[5, 6, 7]), 7).unwrap().number, 7);
-        assert_eq!(recover(rows(&[5, 6, 7]), 3).unwrap().number, 7);
-        let gap = recover(rows(&[5, 7]), 0).unwrap_err().to_string();
+        assert_eq!(recover(rows(&[])).unwrap().number, 0);
+        assert_eq!(recover(rows(&[5, 6, 7])).unwrap().number, 7);
+        let gap = recover(rows(&[5, 7])).unwrap_err().to_string();
         assert!(gap.contains("batches 6 to 6"), "{gap}");
-        let tail = recover(rows(&[5, 6]), 9).unwrap_err().to_string();
-        assert!(tail.contains("batches 7 to 9"), "{tail}");
     }
 }

@@ -23,12 +23,14 @@
 //!
 //! What is in progress, waiting for a retry or unknown lives in memory, mirrored on disk as far as
 //! the promise needs it. What is settled lives on disk behind a cache. Callers decide in parallel;
-//! one writer thread makes their decisions durable, one sync for all that came together
-//! ([`commit`]). Point reads wait for no writer.
+//! one writer thread makes their decisions durable in a write-ahead log, one sync for all that came
+//! together ([`commit`]); another brings them into the storage engine behind the callers' backs.
+//! Point reads wait for no writer.
 //!
 //! After an I/O error or on a full disk the store stops: replays of what is on disk go on, every
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
+mod applier;
 mod clock;
 pub mod commit;
 mod delay;
@@ -40,6 +42,7 @@ mod owner;
 mod records;
 mod state;
 mod step;
+mod wal;
 mod watermark;
 mod writer;
 

@@ -5,18 +5,21 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
 
 use justonce_core::{Clock, StoreError, StoreErrorKind, codec};
 
+use crate::applier::{Applied, Applier};
 use crate::clock::SystemClock;
-use crate::commit::GroupCommit;
+use crate::commit::{GroupCommit, Sink as _};
 use crate::delay::CommitDelay;
 use crate::disk::{Disk, DiskOp, ExpiryRow};
 use crate::journal::{self, Recovered};
 use crate::owner::DirectoryLock;
 use crate::state::{Fences, Home, Live, Row, State, is_settled};
 use crate::step::{Stepper, Write};
+use crate::wal::{self, Gap, Handover, Heading, Wal};
 use crate::watermark::Watermark;
 use crate::writer::Writer;
 
@@ -56,6 +59,7 @@ pub(crate) struct Inner {
     /// Where the sweep under way goes on in the expiry index. Behind it lie removed rows, which
     /// take time to walk over.
     pub(crate) sweep_from: Mutex<ExpiryRow>,
+    applier: Mutex<Option<JoinHandle<()>>>,
     _lock: DirectoryLock,
 }
 
@@ -135,27 +139,65 @@ impl EmbeddedBuilder {
         let lock = DirectoryLock::acquire(directory)?;
         let (watermark, mark) =
             Watermark::open(directory).map_err(io("cannot open the watermark"))?;
-        let disk = Disk::open(&directory.join(DATABASE), self.cache_bytes).map_err(|error| {
-            OpenError::Engine { directory: directory.clone(), message: error.to_string() }
-        })?;
-        let log = journal::recover(disk.log(), mark).map_err(OpenError::Damaged)?;
-        let (number, done) = (log.number, log.row.done);
+        let disk = Disk::open(&directory.join(DATABASE), self.cache_bytes)
+            .map_err(|error| OpenError::engine(directory, error))?;
+        let log = catch_up(directory, &disk, mark)?;
+        let last = Heading {
+            number: log.row.logged,
+            now: log.row.now,
+            fences_reserved: log.row.fences_reserved,
+        };
         let state = Arc::new(recovered(disk, self.clock, &log, self.hot_bytes)?);
-        let state_of = Arc::clone(&state);
-        let mut writer = Writer { state: state_of, watermark, number, done, names_all_next: true };
+        let handover = Arc::new(Handover::starting_at(last.number));
+        let wal = Wal::open(directory, Arc::clone(&handover)).map_err(io("cannot open the log"))?;
+        let of = || (Arc::clone(&state), Arc::clone(&handover));
+        let (state_of, handover) = of();
+        let mut writer = Writer { state: state_of, wal, watermark, handover, last };
         // The first batch reserves fences beyond all that were ever given.
-        writer
-            .write(&mut [])
-            .map_err(|message| OpenError::Engine { directory: directory.clone(), message })?;
+        let mut first = Vec::new();
+        writer.commit(&mut first).map_err(|error| OpenError::engine(directory, error))?;
+        writer.committed(first);
+        let (number, done) = (log.number, log.row.done);
+        let applied = Applied { number, done, names_all_next: true };
+        let (state_of, handover) = of();
+        let applier = Applier { state: state_of, handover, applied, logged: last.number };
+        let applier = Builder::new()
+            .name("justonce-apply".into())
+            .spawn(move || applier.run())
+            .map_err(io("cannot start the applier thread"))?;
         let commits =
             GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
         Ok(EmbeddedStore(Arc::new(Inner {
             state,
             commits,
             sweep_from: Mutex::default(),
+            applier: Mutex::new(Some(applier)),
             _lock: lock,
         })))
     }
+}
+
+/// Brings what only the write-ahead log has into the storage engine, and makes all of it durable:
+/// the log is written anew from here on.
+fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenError> {
+    let mut log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
+    let lost = |Gap { from, to }| OpenError::Damaged(journal::missing(from, to));
+    let mut batches = wal::read(directory, log.row.logged)
+        .map_err(|error| OpenError::io("cannot read the log", directory, error))?
+        .map_err(lost)?;
+    if !batches.is_empty() {
+        let (number, done) = (log.number, log.row.done);
+        let mut applied = Applied { number, done, names_all_next: false };
+        applied
+            .write(disk, &mut batches, Vec::new)
+            .map_err(|error| OpenError::engine(directory, error))?;
+        log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
+    }
+    if log.row.logged < mark {
+        return Err(lost(Gap { from: log.row.logged + 1, to: mark }));
+    }
+    disk.persist().map_err(|error| OpenError::engine(directory, error))?;
+    Ok(log)
 }
 
 /// The shared state as the disk has it.
@@ -217,7 +259,13 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.persist_memory();
+        // The writer goes with its thread, and the applier's work ends with the writer.
         self.commits.close();
+        let applier = self.applier.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(applier) = applier {
+            // One that panicked leaves its work to the log.
+            let _ = applier.join();
+        }
     }
 }
 
@@ -264,6 +312,10 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    fn engine(directory: &Path, error: impl fmt::Display) -> Self {
+        Self::Engine { directory: directory.to_owned(), message: error.to_string() }
+    }
+
     pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Self {
         Self::Io { message: format!("{what}: {}", path.display()), source }
     }

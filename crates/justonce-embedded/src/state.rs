@@ -164,6 +164,11 @@ impl State {
         }
     }
 
+    /// Stops the store. Whatever else fails later, the first reason is the one to tell.
+    pub(crate) fn stop(&self, why: &str) {
+        let _ = self.stopped.set(Arc::from(why));
+    }
+
     /// A settled record, from the cache or from disk.
     pub(crate) fn settled(&self, id: &RecordId) -> StoreResult<Option<Found>> {
         if let Some(row) = self.hot.get(id) {

@@ -15,8 +15,8 @@ use std::time::Duration;
 use justonce_core::engine::Begun;
 use justonce_core::store::{ListQuery, Maintenance, Records};
 use justonce_core::{
-    Action, Answer, Clock, Engine, Existing, Key, ManualClock, OnLapsed, Operation, Outcome, Owner,
-    Policy, Ran, Scope, StateName, Step, Timestamp, Token,
+    Action, Answer, Clock, Engine, Entropy, Existing, Key, ManualClock, OnLapsed, Operation,
+    Outcome, Owner, Policy, Ran, Scope, StateName, Step, Timestamp, Token,
 };
 use justonce_embedded::{EmbeddedStore, OpenError};
 
@@ -152,15 +152,15 @@ async fn fences_grow_over_restarts_also_when_claims_were_forgotten() {
     }
 }
 
-/// The journal files of the storage engine.
-fn journals(directory: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(directory.join("records"))
+/// The one file with this ending in a folder of the store.
+fn only_file(folder: &Path, ending: &str) -> PathBuf {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|end| end == "jnl"))
+        .filter(|path| path.extension().is_some_and(|end| end == ending))
         .collect();
-    files.sort();
-    files
+    assert_eq!(files.len(), 1, "{files:?}");
+    files.pop().unwrap()
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -176,44 +176,111 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-#[tokio::test]
-async fn a_damaged_journal_is_noticed_and_never_loses_anything_in_silence() {
-    let directory = tempfile::tempdir().unwrap();
-    let original = directory.path().join("original");
-    let engine = Engine::new(EmbeddedStore::open(&original).unwrap());
+/// A closed store in which operations are done.
+async fn with_operations(directory: &Path) -> Vec<Operation> {
+    let engine = Engine::new(EmbeddedStore::open(directory).unwrap());
     let operations: Vec<Operation> =
         (0..20).map(|n| operation(&format!("order-{n}"), OnLapsed::Hold)).collect();
     for operation in &operations {
         engine.run(operation, async |_| Ok(Outcome::bytes("done"))).await.unwrap();
     }
-    drop(engine);
-    let journal = journals(&original).pop().unwrap();
-    let bytes = std::fs::read(&journal).unwrap();
+    operations
+}
+
+async fn all_are_there(store: &EmbeddedStore, operations: &[Operation], what: &str) {
+    for operation in operations {
+        let stored = store.get(&operation.id()).await.unwrap();
+        let state = stored.map(|stored| stored.entry.state_name());
+        assert_eq!(state, Some(StateName::Completed), "lost in silence: {what}");
+    }
+    let stats = store.stats().await.unwrap();
+    assert_eq!(stats.completed.count, operations.len() as u64, "{what}");
+}
+
+/// Cuts a file off, or turns a few bits around, at a part of what is used of it.
+fn damage(file: &Path, part: usize) {
+    let mut bytes = std::fs::read(file).unwrap();
     let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-    let mut noticed = 0;
-    for part in 1..20 {
-        let at = used * part / 20;
-        let damaged = directory.path().join(format!("damaged-{part}"));
-        copy(&original, &damaged);
-        let mut bytes = bytes.clone();
-        if part % 2 == 0 {
-            bytes.truncate(at);
-        } else {
-            bytes[at] ^= 0x55;
-        }
-        std::fs::write(damaged.join("records").join(journal.file_name().unwrap()), bytes).unwrap();
-        match EmbeddedStore::open(&damaged) {
-            Err(_) => noticed += 1,
-            Ok(store) => {
-                for operation in &operations {
-                    let stored = store.get(&operation.id()).await.unwrap();
-                    let state = stored.map(|stored| stored.entry.state_name());
-                    assert_eq!(state, Some(StateName::Completed), "lost in silence at {at}");
-                }
+    let at = used * part / 20;
+    if part.is_multiple_of(2) {
+        bytes.truncate(at);
+    } else {
+        bytes[at] ^= 0x55;
+    }
+    std::fs::write(file, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_made_good_by_the_other_or_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let original = directory.path().join("original");
+    let operations = with_operations(&original).await;
+    let journal = only_file(&original.join("records"), "jnl");
+    let log = only_file(&original.join("wal"), "wal");
+    for (what, files) in
+        [("journal", vec![&journal]), ("log", vec![&log]), ("both", vec![&journal, &log])]
+    {
+        let mut noticed = 0;
+        for part in 1..20 {
+            let what = format!("{what} damaged at {part} of 20");
+            let damaged = directory.path().join(&what);
+            copy(&original, &damaged);
+            for file in &files {
+                damage(&damaged.join(file.strip_prefix(&original).unwrap()), part);
+            }
+            match EmbeddedStore::open(&damaged) {
+                Err(_) => noticed += 1,
+                Ok(store) => all_are_there(&store, &operations, &what).await,
             }
         }
+        // The engine itself refuses a journal with turned bits; one that is cut off it takes.
+        let expected = match what {
+            "journal" => 0..=10,
+            "log" => 0..=0,
+            _ => 18..=19,
+        };
+        assert!(expected.contains(&noticed), "{what}: {noticed} of 19 damages were noticed");
     }
-    assert!(noticed >= 18, "only {noticed} of 19 damages were noticed");
+}
+
+#[tokio::test]
+async fn what_the_engine_had_not_yet_synced_comes_back_from_the_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let (original, lost) = (directory.path().join("original"), directory.path().join("lost"));
+    drop(EmbeddedStore::open(&original).unwrap());
+    copy(&original.join("records"), &lost.join("records"));
+    let operations = with_operations(&original).await;
+    // A power loss took from the engine all that it had been given since it was opened.
+    copy(&original.join("wal"), &lost.join("wal"));
+    std::fs::copy(original.join("watermark"), lost.join("watermark")).unwrap();
+    for opening in ["first", "second"] {
+        let store = EmbeddedStore::open(&lost).unwrap();
+        all_are_there(&store, &operations, opening).await;
+    }
+    // Without the log it is noticed.
+    std::fs::remove_dir_all(lost.join("records")).unwrap();
+    std::fs::remove_dir_all(lost.join("wal")).unwrap();
+    let error = EmbeddedStore::open(&lost).unwrap_err().to_string();
+    assert!(error.contains("are missing"), "{error}");
+}
+
+#[tokio::test]
+async fn the_files_of_the_log_are_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::new(EmbeddedStore::open(directory.path()).unwrap());
+    let entropy = Entropy::seeded(1);
+    let bytes: Vec<u8> = (0..125_000).flat_map(|_| entropy.next_u64().to_le_bytes()).collect();
+    let outcome = Outcome::bytes(bytes);
+    // As much as ten files hold.
+    for number in 0..160 {
+        let operation = operation(&format!("large-{number}"), OnLapsed::Rerun);
+        engine.run(&operation, async |_| Ok(outcome.clone())).await.unwrap();
+    }
+    let files = std::fs::read_dir(directory.path().join("wal")).unwrap().count();
+    assert!((2..=8).contains(&files), "{files} files");
+    drop(engine);
+    let store = EmbeddedStore::open(directory.path()).unwrap();
+    assert_eq!(store.stats().await.unwrap().completed.count, 160);
 }
 
 #[tokio::test]

@@ -1,0 +1,13 @@
+//! The write-ahead log: what is acknowledged is on disk here first.
+//!
+//! A few files of a fixed size that are written again and again: a sync of blocks that exist
+//! already is much cheaper than one of a file that grows. A file may be written again once all it
+//! holds is durable in the storage engine too.
+
+mod batch;
+mod handover;
+mod segments;
+
+pub(crate) use batch::{Heading, WalBatch};
+pub(crate) use handover::{Handover, Work};
+pub(crate) use segments::{Gap, Wal, read};

@@ -1,0 +1,257 @@
+//! The files of the log.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::batch::{Heading, WalBatch, decode_run, encode};
+use super::handover::Handover;
+use crate::step::Write;
+
+/// The folder of the log inside the store's directory.
+const FOLDER: &str = "wal";
+/// A file is left for the next one when a batch would make it larger than this.
+const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
+/// So many files at most: with all of them full, callers wait for the storage engine.
+const MAX_SEGMENTS: usize = 8;
+/// A buffer that one large batch has grown beyond this is given back.
+const KEPT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// The log, open for writing.
+#[derive(Debug)]
+pub(crate) struct Wal {
+    folder: PathBuf,
+    segments: Vec<Segment>,
+    /// The one that is written, by its place in the list.
+    current: usize,
+    buffer: Vec<u8>,
+    segment_bytes: u64,
+    handover: Arc<Handover>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    file: File,
+    /// Where the next batch goes.
+    end: u64,
+    /// The last batch in it.
+    last: u64,
+}
+
+/// Batches are missing from the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// Reads what the log holds behind a batch: in the order of the numbers, none missing.
+///
+/// # Errors
+///
+/// If the files cannot be read; inside, if batches are missing.
+pub(crate) fn read(directory: &Path, after: u64) -> io::Result<Result<Vec<WalBatch>, Gap>> {
+    let mut batches: Vec<WalBatch> = Vec::new();
+    for path in files(&directory.join(FOLDER))? {
+        let mut bytes = Vec::new();
+        File::open(path)?.read_to_end(&mut bytes)?;
+        batches.extend(decode_run(&bytes).into_iter().filter(|batch| batch.number > after));
+    }
+    batches.sort_by_key(|batch| batch.number);
+    // A log that was opened again may hold a batch twice, in an old pass and in a new one.
+    batches.dedup_by_key(|batch| batch.number);
+    let numbers = batches.iter().map(|batch| batch.number);
+    let gap = (after + 1..).zip(numbers).find(|(expected, number)| expected != number);
+    Ok(match gap {
+        Some((expected, number)) => Err(Gap { from: expected, to: number - 1 }),
+        None => Ok(batches),
+    })
+}
+
+/// The files of the log, in no order that counts.
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(folder) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Wal {
+    /// Opens the log for writing. All that it holds must be durable in the storage engine.
+    pub(crate) fn open(directory: &Path, handover: Arc<Handover>) -> io::Result<Self> {
+        Self::with_segments_of(directory, handover, SEGMENT_BYTES)
+    }
+
+    fn with_segments_of(
+        directory: &Path,
+        handover: Arc<Handover>,
+        segment_bytes: u64,
+    ) -> io::Result<Self> {
+        let folder = directory.join(FOLDER);
+        std::fs::create_dir_all(&folder)?;
+        sync_directory(directory)?;
+        let mut segments = Vec::new();
+        for path in files(&folder)? {
+            let file = OpenOptions::new().write(true).open(path)?;
+            segments.push(Segment { file, end: 0, last: 0 });
+        }
+        let buffer = Vec::new();
+        let mut wal = Self { folder, segments, current: 0, buffer, segment_bytes, handover };
+        if wal.segments.is_empty() {
+            wal.add_segment()?;
+        }
+        Ok(wal)
+    }
+
+    /// Writes a batch and syncs it.
+    ///
+    /// # Errors
+    ///
+    /// A message for the operator. The batch may be on disk then.
+    pub(crate) fn append(&mut self, heading: Heading, writes: &[Write]) -> Result<(), String> {
+        encode(heading, writes, &mut self.buffer);
+        let length = self.buffer.len() as u64;
+        let current = self.segments.get(self.current);
+        if current.is_none_or(|c| c.end > 0 && c.end + length > self.segment_bytes) {
+            self.next_segment()?;
+        }
+        let Some(segment) = self.segments.get_mut(self.current) else {
+            return Err("the log has no file".into());
+        };
+        segment
+            .file
+            .write_all_at(&self.buffer, segment.end)
+            .and_then(|()| segment.file.sync_data())
+            .map_err(|error| format!("cannot write the log: {error}"))?;
+        segment.end += length;
+        segment.last = heading.number;
+        if self.buffer.capacity() > KEPT_BUFFER_BYTES {
+            self.buffer = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Goes on in a file that holds nothing that is still needed.
+    fn next_segment(&mut self) -> Result<(), String> {
+        let last = self.segments.get(self.current).map_or(0, |segment| segment.last);
+        self.handover.want(last);
+        if self.free().is_none() && self.segments.len() < MAX_SEGMENTS {
+            self.add_segment().map_err(|error| format!("cannot create a log file: {error}"))?;
+        }
+        let oldest = self.segments.iter().map(|segment| segment.last).min().unwrap_or(0);
+        self.handover.wait_for(oldest).map_err(|error| error.to_string())?;
+        let free = self.free().ok_or("no file of the log became free")?;
+        self.current = free;
+        if let Some(segment) = self.segments.get_mut(free) {
+            segment.end = 0;
+        }
+        Ok(())
+    }
+
+    /// The place of a file that may be written from its start.
+    fn free(&self) -> Option<usize> {
+        let durable = self.handover.durable();
+        self.segments.iter().position(|segment| segment.last <= durable)
+    }
+
+    fn add_segment(&mut self) -> io::Result<()> {
+        let path = self.folder.join(format!("{}.wal", self.segments.len()));
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        file.sync_all()?;
+        sync_directory(&self.folder)?;
+        self.segments.push(Segment { file, end: 0, last: 0 });
+        Ok(())
+    }
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use justonce_core::Timestamp;
+
+    fn heading(number: u64) -> Heading {
+        Heading { number, now: Timestamp::from_millis(number), fences_reserved: number }
+    }
+
+    fn found(directory: &Path, after: u64) -> Result<Vec<u64>, Gap> {
+        let batches = read(directory, after).unwrap()?;
+        Ok(batches.iter().map(|batch| batch.number).collect())
+    }
+
+    /// A log with files of three batches each.
+    fn small(directory: &Path, handover: &Arc<Handover>) -> Wal {
+        let mut buffer = Vec::new();
+        encode(heading(1), &[Write::empty()], &mut buffer);
+        let bytes = 3 * buffer.len() as u64;
+        Wal::with_segments_of(directory, Arc::clone(handover), bytes).unwrap()
+    }
+
+    fn append(wal: &mut Wal, numbers: std::ops::RangeInclusive<u64>) {
+        for number in numbers {
+            wal.append(heading(number), &[Write::empty()]).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_the_engine_has_not_is_found_again() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(found(directory.path(), 0), Ok(vec![]));
+        let handover = Arc::new(Handover::default());
+        append(&mut small(directory.path(), &handover), 1..=10);
+        assert_eq!(found(directory.path(), 0), Ok((1..=10).collect()));
+        assert_eq!(found(directory.path(), 7), Ok((8..=10).collect()));
+        assert_eq!(found(directory.path(), 12), Ok(vec![]));
+    }
+
+    #[test]
+    fn files_are_written_again_once_the_engine_has_what_they_hold() {
+        let directory = tempfile::tempdir().unwrap();
+        let handover = Arc::new(Handover::default());
+        let mut wal = small(directory.path(), &handover);
+        for last in 1..=100 {
+            append(&mut wal, last..=last);
+            handover.is_durable(last - 1);
+        }
+        assert_eq!(wal.segments.len(), 2);
+        assert_eq!(found(directory.path(), 99), Ok(vec![100]));
+        // Of what is long gone from the log, it says so.
+        assert!(matches!(found(directory.path(), 10), Err(Gap { from: 11, .. })));
+    }
+
+    #[test]
+    fn a_lost_file_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        append(&mut small(directory.path(), &Arc::default()), 1..=9);
+        std::fs::remove_file(directory.path().join(FOLDER).join("1.wal")).unwrap();
+        assert_eq!(found(directory.path(), 0), Err(Gap { from: 4, to: 6 }));
+    }
+
+    #[test]
+    fn with_every_file_full_it_waits_for_the_engine_or_hears_that_it_failed() {
+        let directory = tempfile::tempdir().unwrap();
+        let handover = Arc::new(Handover::default());
+        let mut wal = small(directory.path(), &handover);
+        let room = 3 * MAX_SEGMENTS as u64;
+        append(&mut wal, 1..=room);
+        handover.fail("the engine is broken");
+        let error = wal.append(heading(room + 1), &[Write::empty()]).unwrap_err();
+        assert_eq!(error, "the engine is broken");
+        assert_eq!(found(directory.path(), 0), Ok((1..=room).collect()));
+    }
+
+    #[test]
+    fn a_log_that_is_opened_again_goes_on_with_the_same_files() {
+        let directory = tempfile::tempdir().unwrap();
+        append(&mut small(directory.path(), &Arc::default()), 1..=5);
+        let handover = Arc::new(Handover::starting_at(5));
+        append(&mut small(directory.path(), &handover), 6..=9);
+        assert_eq!(found(directory.path(), 5), Ok((6..=9).collect()));
+    }
+}
