@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use super::batch::{Heading, WalBatch, decode_run, encode};
 use super::handover::Handover;
@@ -16,6 +17,8 @@ const FOLDER: &str = "wal";
 const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
 /// So many files at most: with all of them full, callers wait for the storage engine.
 const MAX_SEGMENTS: usize = 8;
+/// How much of a new file is written at once.
+const FILL_BYTES: usize = 1024 * 1024;
 /// A buffer that one large batch has grown beyond this is given back.
 const KEPT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
@@ -28,6 +31,8 @@ pub(crate) struct Wal {
     current: usize,
     buffer: Vec<u8>,
     segment_bytes: u64,
+    /// The next file, on its way.
+    spare: Option<JoinHandle<io::Result<File>>>,
     handover: Arc<Handover>,
 }
 
@@ -99,11 +104,12 @@ impl Wal {
             segments.push(Segment { file, end: 0, last: 0 });
         }
         let buffer = Vec::new();
-        let mut wal = Self { folder, segments, current: 0, buffer, segment_bytes, handover };
-        if wal.segments.is_empty() {
-            wal.add_segment()?;
+        if segments.is_empty() {
+            // The first one grows with what is written: many stores never need more.
+            let file = create(&folder, 0)?;
+            segments.push(Segment { file, end: 0, last: 0 });
         }
-        Ok(wal)
+        Ok(Self { folder, segments, current: 0, buffer, segment_bytes, spare: None, handover })
     }
 
     /// Writes a batch and syncs it.
@@ -128,8 +134,12 @@ impl Wal {
             .map_err(|error| format!("cannot write the log: {error}"))?;
         segment.end += length;
         segment.last = heading.number;
+        let half_full = segment.end > self.segment_bytes / 2;
         if self.buffer.capacity() > KEPT_BUFFER_BYTES {
             self.buffer = Vec::new();
+        }
+        if half_full && self.spare.is_none() && self.free().is_none() {
+            self.prepare_spare();
         }
         Ok(())
     }
@@ -138,8 +148,9 @@ impl Wal {
     fn next_segment(&mut self) -> Result<(), String> {
         let last = self.segments.get(self.current).map_or(0, |segment| segment.last);
         self.handover.want(last);
-        if self.free().is_none() && self.segments.len() < MAX_SEGMENTS {
-            self.add_segment().map_err(|error| format!("cannot create a log file: {error}"))?;
+        if self.free().is_none() {
+            self.prepare_spare();
+            self.add_spare()?;
         }
         let oldest = self.segments.iter().map(|segment| segment.last).min().unwrap_or(0);
         self.handover.wait_for(oldest).map_err(|error| error.to_string())?;
@@ -157,14 +168,55 @@ impl Wal {
         self.segments.iter().position(|segment| segment.last <= durable)
     }
 
-    fn add_segment(&mut self) -> io::Result<()> {
-        let path = self.folder.join(format!("{}.wal", self.segments.len()));
-        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        file.sync_all()?;
-        sync_directory(&self.folder)?;
+    /// Has the next file made behind the writer's back, unless there are enough.
+    fn prepare_spare(&mut self) {
+        if self.spare.is_some() || self.segments.len() >= MAX_SEGMENTS {
+            return;
+        }
+        let (folder, number, bytes) =
+            (self.folder.clone(), self.segments.len(), self.segment_bytes);
+        let thread = std::thread::Builder::new().name("justonce-spare".into());
+        // Without a thread it is tried again when the file is needed.
+        self.spare = thread.spawn(move || create_filled(&folder, number, bytes)).ok();
+    }
+
+    /// Takes the file that was made, if one was.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be made.
+    fn add_spare(&mut self) -> Result<(), String> {
+        let Some(spare) = self.spare.take() else { return Ok(()) };
+        let file = spare.join().map_err(|_| "the thread that makes log files has panicked")?;
+        let file = file.map_err(|error| format!("cannot create a log file: {error}"))?;
         self.segments.push(Segment { file, end: 0, last: 0 });
         Ok(())
     }
+}
+
+/// An empty file.
+fn create(folder: &Path, number: usize) -> io::Result<File> {
+    let path = folder.join(format!("{number}.wal"));
+    // One that an earlier start could not finish holds nothing.
+    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    file.sync_all()?;
+    sync_directory(folder)?;
+    Ok(file)
+}
+
+/// A file whose blocks are all written once, so that syncs of it are cheap from the start.
+fn create_filled(folder: &Path, number: usize, bytes: u64) -> io::Result<File> {
+    let file = create(folder, number)?;
+    let zeros = vec![0; FILL_BYTES];
+    let mut at = 0;
+    while at < bytes {
+        let rest = usize::try_from(bytes - at).unwrap_or(FILL_BYTES);
+        let part = zeros.get(..rest).unwrap_or(&zeros);
+        file.write_all_at(part, at)?;
+        at += part.len() as u64;
+    }
+    file.sync_all()?;
+    Ok(file)
 }
 
 fn sync_directory(path: &Path) -> io::Result<()> {
