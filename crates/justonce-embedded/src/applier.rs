@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use justonce_core::store::{IdMap, Stats};
-use justonce_core::{RecordId, StateName};
+use justonce_core::{RecordId, StateName, Timestamp};
 
 use crate::disk::{Disk, DiskOp};
 use crate::journal::{BatchRow, NAME_ALL_EVERY};
 use crate::state::{Home, State, is_settled};
 use crate::step::Write;
-use crate::wal::{Handover, WalBatch, Work};
+use crate::wal::{Handover, WalBatch};
 
 /// Retentions are swept by the second: one row of the index holds all of a batch that end in it.
 const EXPIRY_GRAIN_MS: u64 = 1000;
@@ -48,22 +48,38 @@ impl Applied {
             names_all,
             logged: last.number,
         };
-        let mut writes: Vec<&mut Write> =
-            batches.iter_mut().flat_map(|batch| batch.writes.iter_mut()).collect();
-        keep_last(&mut writes);
         let mut expiring = Vec::new();
-        for write in &writes {
+        let mut swept = Vec::new();
+        let writes = batches.iter_mut().flat_map(|batch| batch.writes.iter_mut());
+        let mut records: IdMap<LastChange> = IdMap::default();
+        for write in writes {
             count(write, &mut row.done);
-            if write.op.is_some() {
-                if write.adds == Home::Live {
-                    row.unsettled.push(write.id);
+            let bytes = match write.op.take() {
+                None => continue,
+                Some(DiskOp::Swept(key)) => {
+                    swept.push(key);
+                    continue;
                 }
-                expires(write, &mut expiring);
-            }
+                Some(DiskOp::Put(bytes)) => Some(bytes),
+                Some(DiskOp::Remove) => None,
+            };
+            let change = LastChange { bytes, adds: write.adds, expires_at: write.expires_at };
+            records.insert(write.id, change);
         }
-        let ops = writes.into_iter().filter_map(|write| write.op.take());
-        let expiring = expiring.into_iter();
-        disk.write(number, &row, ops, expiring).map_err(|error| error.to_string())?;
+        let mut records: Vec<(RecordId, LastChange)> = records.into_iter().collect();
+        records.sort_unstable_by_key(|(id, _)| *id);
+        for (id, change) in &records {
+            if change.adds == Home::Live {
+                row.unsettled.push(*id);
+            }
+            expires(id, change, &mut expiring);
+        }
+        let failed = |error: fjall::Error| error.to_string();
+        if !records.is_empty() {
+            let records = records.into_iter().map(|(id, change)| (id, change.bytes));
+            disk.take_in(records).map_err(failed)?;
+        }
+        disk.write(number, &row, swept.into_iter(), expiring.into_iter()).map_err(failed)?;
         self.number = number;
         self.names_all_next = false;
         self.done = row.done;
@@ -71,15 +87,12 @@ impl Applied {
     }
 }
 
-/// Leaves of each record only the last change.
-fn keep_last(writes: &mut [&mut Write]) {
-    let mut later: IdMap<()> = IdMap::default();
-    for write in writes.iter_mut().rev() {
-        let of_a_record = matches!(write.op, Some(DiskOp::Put(..) | DiskOp::Remove(_)));
-        if of_a_record && later.insert(write.id, ()).is_some() {
-            write.op = None;
-        }
-    }
+/// What is left of a record's changes.
+struct LastChange {
+    /// Nothing if the record is gone.
+    bytes: Option<Vec<u8>>,
+    adds: Home,
+    expires_at: Option<Timestamp>,
 }
 
 /// Counts a change, also one that a later one has made moot.
@@ -93,12 +106,12 @@ fn count(write: &Write, done: &mut Stats) {
 }
 
 /// Adds a record to the row of the expiry index that it belongs to.
-fn expires(write: &Write, expiring: &mut Vec<(u64, Vec<u8>)>) {
-    let Some(moment) = write.expires_at else { return };
+fn expires(id: &RecordId, change: &LastChange, expiring: &mut Vec<(u64, Vec<u8>)>) {
+    let Some(moment) = change.expires_at else { return };
     let end = moment.as_millis().div_ceil(EXPIRY_GRAIN_MS).saturating_mul(EXPIRY_GRAIN_MS);
     match expiring.iter_mut().find(|(other, _)| *other == end) {
-        Some((_, ids)) => ids.extend_from_slice(write.id.as_bytes()),
-        None => expiring.push((end, write.id.as_bytes().to_vec())),
+        Some((_, ids)) => ids.extend_from_slice(id.as_bytes()),
+        None => expiring.push((end, id.as_bytes().to_vec())),
     }
 }
 
@@ -107,44 +120,35 @@ pub(crate) struct Applier {
     pub(crate) state: Arc<State>,
     pub(crate) handover: Arc<Handover>,
     pub(crate) applied: Applied,
-    /// The last batch of the log that was applied.
-    pub(crate) logged: u64,
 }
 
 impl Applier {
     /// Applies until no more comes. After an error the store has stopped; the log keeps what was
     /// acknowledged.
     pub(crate) fn run(mut self) {
-        while let Some(work) = self.handover.next() {
-            if let Err(error) = self.apply(work) {
+        while let Some(batches) = self.handover.next() {
+            if let Err(error) = self.apply(batches) {
                 self.fail(&error);
                 return;
             }
         }
-        // The next start has less to do; the log has everything also if this fails.
-        let _ = self.persist();
     }
 
-    fn apply(&mut self, work: Work) -> Result<(), String> {
-        let Work { mut batches, persist } = work;
+    fn apply(&mut self, mut batches: Vec<WalBatch>) -> Result<(), String> {
         let state = &self.state;
         self.applied.write(&state.disk, &mut batches, || all_unsettled(state))?;
+        if let Some(last) = batches.last() {
+            self.handover.is_durable(last.number);
+        }
         for batch in batches {
-            self.logged = batch.number;
             batch.writes.iter().for_each(|write| let_go(state, write));
         }
-        if persist { self.persist() } else { Ok(()) }
+        Ok(())
     }
 
     fn fail(&self, error: &str) {
         self.state.stop(error);
         self.handover.fail(error);
-    }
-
-    fn persist(&self) -> Result<(), String> {
-        self.state.disk.persist().map_err(|error| error.to_string())?;
-        self.handover.is_durable(self.logged);
-        Ok(())
     }
 }
 

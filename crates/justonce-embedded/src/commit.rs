@@ -58,10 +58,10 @@ impl Ticket {
         }
     }
 
-    /// The result, if there is one already.
+    /// Whether the batch is known to be on disk.
     #[must_use]
-    pub fn result(&self) -> Option<Result<(), Arc<str>>> {
-        self.0.result.get().cloned()
+    pub fn is_durable(&self) -> bool {
+        matches!(self.0.result.get(), Some(Ok(())))
     }
 
     fn tell(&self, result: Result<(), Arc<str>>) {

@@ -1,6 +1,7 @@
 //! The storage engine, in one file: nothing of it shows outside.
 //!
-//! Three keyspaces, written in one atomic batch:
+//! Three keyspaces: the records are taken in first, then the rest is written in one atomic batch.
+//! What a crash leaves between the two is taken in once more.
 //!
 //! | keyspace | key | value |
 //! |---|---|---|
@@ -14,8 +15,7 @@ use std::ops::Bound;
 use std::path::Path;
 
 use fjall::{
-    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions,
-    OwnedWriteBatch, PersistMode,
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
 };
 use justonce_core::store::Stored;
 use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp, codec};
@@ -35,11 +35,11 @@ const APART_FROM_BYTES: u32 = 256;
 /// The name of a row of the expiry index: the end of the retention, then the batch's number.
 pub(crate) type ExpiryRow = [u8; 16];
 
-/// One change to the disk.
+/// One change to a record on disk, or to the index.
 #[derive(Debug)]
 pub(crate) enum DiskOp {
-    Put(RecordId, Vec<u8>),
-    Remove(RecordId),
+    Put(Vec<u8>),
+    Remove,
     /// A row of the expiry index has been worked through.
     Swept(ExpiryRow),
 }
@@ -129,26 +129,36 @@ impl Disk {
         })
     }
 
-    /// Writes one batch. It is durable after [`persist`](Self::persist); until then the log has it.
+    /// Takes records in, in the order of their names, each once; nothing stands for one that goes.
+    /// They are durable afterwards.
+    ///
+    /// They become a table at once, without the engine's journal and its table in memory: the
+    /// write-ahead log and the table of the store are that already.
+    pub(crate) fn take_in(
+        &self,
+        records: impl Iterator<Item = (RecordId, Option<Vec<u8>>)>,
+    ) -> Result<(), fjall::Error> {
+        let mut ingestion = self.records.start_ingestion()?;
+        for (id, bytes) in records {
+            match bytes {
+                Some(bytes) => ingestion.write(id.as_bytes().as_slice(), bytes)?,
+                None => ingestion.write_tombstone(id.as_bytes().as_slice())?,
+            }
+        }
+        ingestion.finish()
+    }
+
+    /// Writes and syncs what goes with a batch of records that was taken in.
     pub(crate) fn write(
         &self,
         number: u64,
         row: &BatchRow,
-        ops: impl Iterator<Item = DiskOp>,
+        swept: impl Iterator<Item = ExpiryRow>,
         expiring: impl Iterator<Item = (u64, Vec<u8>)>,
     ) -> Result<(), fjall::Error> {
-        let (least, most) = ops.size_hint();
-        let capacity = most.unwrap_or(least) + 4;
-        let batch = OwnedWriteBatch::with_capacity(self.database.clone(), capacity);
-        let mut batch = batch.durability(Some(PersistMode::Buffer));
-        for op in ops {
-            match op {
-                DiskOp::Put(id, bytes) => {
-                    batch.insert(&self.records, id.as_bytes().as_slice(), bytes);
-                }
-                DiskOp::Remove(id) => batch.remove(&self.records, id.as_bytes().as_slice()),
-                DiskOp::Swept(key) => batch.remove(&self.expiry, key.as_slice()),
-            }
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for key in swept {
+            batch.remove(&self.expiry, key.as_slice());
         }
         for (moment, ids) in expiring {
             let mut key = [0; 16];
@@ -163,11 +173,6 @@ impl Disk {
             batch.remove(&self.log, old.to_be_bytes().as_slice());
         }
         batch.commit()
-    }
-
-    /// Makes everything durable that was written.
-    pub(crate) fn persist(&self) -> Result<(), fjall::Error> {
-        self.database.persist(PersistMode::SyncAll)
     }
 
     /// How much disk everything takes.

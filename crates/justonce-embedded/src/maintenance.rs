@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use justonce_core::store::{
-    Cursor, ListQuery, Maintenance, Page, Stats, Stored, Summary, SweepReport,
-};
+use justonce_core::store::{Cursor, ListQuery, Maintenance, Page, Stats, Summary, SweepReport};
 use justonce_core::{
     Action, Answer, Fence, RecordId, StateName, StoreError, StoreErrorKind, StoreResult, SweepDone,
     Timestamp, transition,
@@ -17,7 +15,7 @@ use crate::commit::Ticket;
 use crate::disk::ExpiryRow;
 use crate::open::{EmbeddedStore, Inner};
 use crate::records::durable;
-use crate::state::State;
+use crate::state::{Row, State};
 use crate::step::{Tried, Write, closed};
 
 /// How many records a sweep changes before it waits for the writer: callers share their batches
@@ -93,8 +91,8 @@ fn list(state: &State, query: &ListQuery) -> StoreResult<Page> {
     // Records in memory beyond what was seen on disk belong to a later page.
     for (id, row) in &live {
         if (ended || seen_to.is_some_and(|seen| *id <= seen))
-            && let Some(stored) = row
-            && let Some(summary) = query.matches(*id, &stored.entry, now)
+            && let Some(row) = row
+            && let Some(summary) = query.matches(*id, &row.stored.entry, now)
         {
             found.insert(*id, summary);
         }
@@ -107,12 +105,12 @@ fn list(state: &State, query: &ListQuery) -> StoreResult<Page> {
 }
 
 /// The records in memory behind a cursor; nothing for those whose removal is on its way.
-fn live_after(state: &State, after: Option<&RecordId>) -> BTreeMap<RecordId, Option<Stored>> {
+fn live_after(state: &State, after: Option<&RecordId>) -> BTreeMap<RecordId, Option<Arc<Row>>> {
     let mut live = BTreeMap::new();
     for shard in state.table.each() {
         for (id, entry) in &shard.live {
             if after.is_none_or(|after| id > after) {
-                live.insert(*id, entry.row.as_ref().map(|row| row.stored.clone()));
+                live.insert(*id, entry.row.clone());
             }
         }
     }

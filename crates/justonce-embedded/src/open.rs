@@ -160,7 +160,7 @@ impl EmbeddedBuilder {
         let (number, done) = (log.number, log.row.done);
         let applied = Applied { number, done, names_all_next: true };
         let (state_of, handover) = of();
-        let applier = Applier { state: state_of, handover, applied, logged: last.number };
+        let applier = Applier { state: state_of, handover, applied };
         let applier = Builder::new()
             .name("justonce-apply".into())
             .spawn(move || applier.run())
@@ -177,8 +177,8 @@ impl EmbeddedBuilder {
     }
 }
 
-/// Brings what only the write-ahead log has into the storage engine, and makes all of it durable:
-/// the log is written anew from here on.
+/// Brings what only the write-ahead log has into the storage engine: the log is written anew from
+/// here on.
 fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenError> {
     let mut log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
     let lost = |Gap { from, to }| OpenError::Damaged(journal::missing(from, to));
@@ -196,7 +196,6 @@ fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenE
     if log.row.logged < mark {
         return Err(lost(Gap { from: log.row.logged + 1, to: mark }));
     }
-    disk.persist().map_err(|error| OpenError::engine(directory, error))?;
     Ok(log)
 }
 
@@ -245,7 +244,7 @@ impl Inner {
                 let Some(row) = live.row.as_ref().filter(|_| live.dirty) else {
                     continue;
                 };
-                let op = Some(DiskOp::Put(*id, codec::encode(id, &row.stored)));
+                let op = Some(DiskOp::Put(codec::encode(id, &row.stored)));
                 let (replaces, adds) = (live.home, Home::Live);
                 let write = Write { id: *id, op, replaces, adds, ..Write::empty() };
                 if self.commits.enqueue(write).is_ok() {

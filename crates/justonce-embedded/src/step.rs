@@ -76,8 +76,8 @@ impl Stepper<'_> {
         loop {
             let left = {
                 let mut shard = self.state.table.of(&id);
-                if let Some(live) = shard.live.remove(&id) {
-                    return self.step_live(&mut shard, id, action, live);
+                if let Some(tried) = self.step_live(&mut shard, id, action) {
+                    return tried;
                 }
                 shard.left
             };
@@ -110,23 +110,24 @@ impl Stepper<'_> {
         }
     }
 
-    /// A step on a record that was taken out of the table, and goes back there.
+    /// A step on a record that is in the table.
     fn step_live(
         &self,
         shard: &mut Shard,
         id: RecordId,
         action: &Action,
-        live: Live,
-    ) -> StoreResult<Tried> {
+    ) -> Option<StoreResult<Tried>> {
+        let live = shard.live.get(&id)?;
         let entry = live.row.as_ref().map(|row| &row.stored.entry);
         let decision = transition(entry, action, self.state.now(), Fence::NONE);
         if changes_nothing(&decision) {
-            let pending = live.pending.clone().filter(|_| must_be_true(&decision.answer));
-            shard.live.insert(id, live);
-            return Ok(Tried::Decided(decision.answer, pending));
+            let awaited = |ticket: &&Ticket| !ticket.is_durable() && must_be_true(&decision.answer);
+            let pending = live.pending.as_ref().filter(awaited).cloned();
+            return Some(Ok(Tried::Decided(decision.answer, pending)));
         }
+        let live = shard.live.remove(&id)?;
         let before = Before { row: live.row.clone(), home: live.home, live: Some(live) };
-        self.decide(shard, id, action, before, decision, Fence::NONE)
+        Some(self.decide(shard, id, action, before, decision, Fence::NONE))
     }
 
     /// Carries a decision out under the lock, after giving a claim its fence. On an error the table
@@ -256,7 +257,7 @@ fn plan(id: RecordId, change: u64, from: Home, after: Option<Stored>, durable: b
     let write = |op, adds, expires_at| Write { id, change, op, replaces: from, adds, expires_at };
     let Some(stored) = after else {
         let on_disk = from != Home::Nowhere;
-        let write = on_disk.then(|| write(Some(DiskOp::Remove(id)), Home::Nowhere, None));
+        let write = on_disk.then(|| write(Some(DiskOp::Remove), Home::Nowhere, None));
         return Planned { row: None, home: Home::Nowhere, dirty: false, write };
     };
     let settled = is_settled(&stored.entry);
@@ -269,7 +270,7 @@ fn plan(id: RecordId, change: u64, from: Home, after: Option<Stored>, durable: b
     let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let home = if settled { Home::Done(stored.entry.state_name(), size) } else { Home::Live };
     let expires_at = stored.entry.expires_at().filter(|_| settled);
-    let write = write(Some(DiskOp::Put(id, bytes)), home, expires_at);
+    let write = write(Some(DiskOp::Put(bytes)), home, expires_at);
     let row = Some(Arc::new(Row { stored, bytes: size }));
     Planned { row, home, dirty: false, write: Some(write) }
 }

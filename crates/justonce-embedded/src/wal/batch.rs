@@ -63,7 +63,7 @@ fn encode_write(write: &Write, buffer: &mut Vec<u8>) {
     let kind: u8 = match &write.op {
         None => 0,
         Some(DiskOp::Put(..)) => 1,
-        Some(DiskOp::Remove(_)) => 2,
+        Some(DiskOp::Remove) => 2,
         Some(DiskOp::Swept(_)) => 3,
     };
     buffer.push(kind);
@@ -76,8 +76,8 @@ fn encode_write(write: &Write, buffer: &mut Vec<u8>) {
     let expires_at = write.expires_at.map_or(NEVER, Timestamp::as_millis);
     buffer.extend_from_slice(&expires_at.to_le_bytes());
     match &write.op {
-        None | Some(DiskOp::Remove(_)) => {}
-        Some(DiskOp::Put(_, bytes)) => {
+        None | Some(DiskOp::Remove) => {}
+        Some(DiskOp::Put(bytes)) => {
             buffer.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
             buffer.extend_from_slice(bytes);
         }
@@ -188,8 +188,8 @@ impl<'a> Reader<'a> {
         let expires_at = expires_at.map(Timestamp::from_millis);
         let op = match kind {
             0 => None,
-            1 => Some(DiskOp::Put(id, self.bytes()?.to_vec())),
-            2 => Some(DiskOp::Remove(id)),
+            1 => Some(DiskOp::Put(self.bytes()?.to_vec())),
+            2 => Some(DiskOp::Remove),
             3 => Some(DiskOp::Swept(self.array()?)),
             _ => return None,
         };
@@ -206,10 +206,10 @@ mod tests {
         let id = |n| RecordId::from_bytes([n; 32]);
         let done = Home::Done(StateName::Completed, 77);
         vec![
-            Write { id: id(1), op: Some(DiskOp::Put(id(1), vec![1, 2, 3])), ..Write::empty() },
+            Write { id: id(1), op: Some(DiskOp::Put(vec![1, 2, 3])), ..Write::empty() },
             Write {
                 id: id(2),
-                op: Some(DiskOp::Remove(id(2))),
+                op: Some(DiskOp::Remove),
                 replaces: done,
                 adds: Home::Live,
                 expires_at: Some(Timestamp::from_millis(5)),

@@ -1,15 +1,8 @@
 //! Between the log, which has everything first, and the storage engine, which follows.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use super::batch::WalBatch;
-
-/// How long batches are gathered before the engine gets them. Most claims end within this time, so
-/// that the engine never sees them.
-const LINGER: Duration = Duration::from_millis(20);
-/// So many writes are enough.
-const ENOUGH_WRITES: usize = 2048;
 
 /// What the committing thread hands to the applier, and how far that one is.
 #[derive(Debug, Default)]
@@ -24,23 +17,12 @@ pub(crate) struct Handover {
 #[derive(Debug, Default)]
 struct Inner {
     batches: Vec<WalBatch>,
-    writes: usize,
-    /// The applier sleeps and must be woken when so many writes are there.
-    wake_at: Option<usize>,
     /// Up to this batch everything is durable in the storage engine.
     durable: u64,
     /// Up to this batch it should be.
     wanted: u64,
     closed: bool,
     failed: Option<Arc<str>>,
-}
-
-/// What the applier has to do next.
-#[derive(Debug)]
-pub(crate) struct Work {
-    pub(crate) batches: Vec<WalBatch>,
-    /// Whether all that was applied must be made durable then.
-    pub(crate) persist: bool,
 }
 
 impl Handover {
@@ -53,14 +35,7 @@ impl Handover {
 
     /// Hands a batch over that is durable in the log.
     pub(crate) fn hand_over(&self, batch: WalBatch) {
-        let mut inner = self.inner();
-        inner.writes += batch.writes.len();
-        inner.batches.push(batch);
-        if inner.wake_at.is_some_and(|enough| inner.writes >= enough) {
-            inner.wake_at = None;
-            drop(inner);
-            self.work.notify_one();
-        }
+        self.inner().batches.push(batch);
     }
 
     /// No more batches come.
@@ -108,42 +83,17 @@ impl Handover {
         Ok(())
     }
 
-    /// The next work, as soon as it is worth it; none when all is done and no more comes.
-    pub(crate) fn next(&self) -> Option<Work> {
+    /// All that was handed over, once it is wanted or the last; nothing when no more comes.
+    pub(crate) fn next(&self) -> Option<Vec<WalBatch>> {
         let mut inner = self.inner();
-        while inner.batches.is_empty() && !inner.must_persist() {
-            if inner.closed {
-                return None;
-            }
-            inner.wake_at = Some(0);
+        while !inner.closed && (inner.wanted <= inner.durable || inner.batches.is_empty()) {
             inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
-        let start = now();
-        while inner.writes < ENOUGH_WRITES && !inner.closed && !inner.must_persist() {
-            let Some(left) = LINGER.checked_sub(now().duration_since(start)) else { break };
-            inner.wake_at = Some(ENOUGH_WRITES);
-            let waited = self.work.wait_timeout(inner, left);
-            inner = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        inner.wake_at = None;
-        inner.writes = 0;
-        let persist = inner.must_persist();
         let batches = std::mem::take(&mut inner.batches);
-        Some(Work { batches, persist })
+        (!batches.is_empty()).then_some(batches)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Inner {
-    const fn must_persist(&self) -> bool {
-        self.wanted > self.durable
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "measures the gathering; no rule depends on it")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -9,5 +9,5 @@ mod handover;
 mod segments;
 
 pub(crate) use batch::{Heading, WalBatch};
-pub(crate) use handover::{Handover, Work};
+pub(crate) use handover::Handover;
 pub(crate) use segments::{Gap, Wal, read};

@@ -13,8 +13,9 @@ use crate::step::Write;
 
 /// The folder of the log inside the store's directory.
 const FOLDER: &str = "wal";
+const SUFFIX: &str = ".wal";
 /// A file is left for the next one when a batch would make it larger than this.
-const SEGMENT_BYTES: u64 = 16 * 1024 * 1024;
+const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 /// So many files at most: with all of them full, callers wait for the storage engine.
 const MAX_SEGMENTS: usize = 8;
 /// How much of a new file is written at once.
@@ -31,6 +32,8 @@ pub(crate) struct Wal {
     current: usize,
     buffer: Vec<u8>,
     segment_bytes: u64,
+    /// The number of the next new file.
+    next_number: u64,
     /// The next file, on its way.
     spare: Option<JoinHandle<io::Result<File>>>,
     handover: Arc<Handover>,
@@ -59,9 +62,10 @@ pub(crate) struct Gap {
 /// If the files cannot be read; inside, if batches are missing.
 pub(crate) fn read(directory: &Path, after: u64) -> io::Result<Result<Vec<WalBatch>, Gap>> {
     let mut batches: Vec<WalBatch> = Vec::new();
-    for path in files(&directory.join(FOLDER))? {
+    let folder = directory.join(FOLDER);
+    for number in files(&folder)? {
         let mut bytes = Vec::new();
-        File::open(path)?.read_to_end(&mut bytes)?;
+        File::open(path(&folder, number))?.read_to_end(&mut bytes)?;
         batches.extend(decode_run(&bytes).into_iter().filter(|batch| batch.number > after));
     }
     batches.sort_by_key(|batch| batch.number);
@@ -75,13 +79,24 @@ pub(crate) fn read(directory: &Path, after: u64) -> io::Result<Result<Vec<WalBat
     })
 }
 
-/// The files of the log, in no order that counts.
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    match std::fs::read_dir(folder) {
-        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
+/// The numbers of the log's files, in order.
+fn files(folder: &Path) -> io::Result<Vec<u64>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
+        numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
     }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number}{SUFFIX}"))
 }
 
 impl Wal {
@@ -99,17 +114,29 @@ impl Wal {
         std::fs::create_dir_all(&folder)?;
         sync_directory(directory)?;
         let mut segments = Vec::new();
-        for path in files(&folder)? {
-            let file = OpenOptions::new().write(true).open(path)?;
+        let mut next_number = 0;
+        for number in files(&folder)? {
+            let file = OpenOptions::new().write(true).open(path(&folder, number))?;
             segments.push(Segment { file, end: 0, last: 0 });
+            next_number = number + 1;
         }
         let buffer = Vec::new();
         if segments.is_empty() {
             // The first one grows with what is written: many stores never need more.
-            let file = create(&folder, 0)?;
+            let file = create(&folder, next_number)?;
             segments.push(Segment { file, end: 0, last: 0 });
+            next_number += 1;
         }
-        Ok(Self { folder, segments, current: 0, buffer, segment_bytes, spare: None, handover })
+        Ok(Self {
+            folder,
+            segments,
+            current: 0,
+            buffer,
+            segment_bytes,
+            next_number,
+            spare: None,
+            handover,
+        })
     }
 
     /// Writes a batch and syncs it.
@@ -173,8 +200,8 @@ impl Wal {
         if self.spare.is_some() || self.segments.len() >= MAX_SEGMENTS {
             return;
         }
-        let (folder, number, bytes) =
-            (self.folder.clone(), self.segments.len(), self.segment_bytes);
+        let (folder, number, bytes) = (self.folder.clone(), self.next_number, self.segment_bytes);
+        self.next_number += 1;
         let thread = std::thread::Builder::new().name("justonce-spare".into());
         // Without a thread it is tried again when the file is needed.
         self.spare = thread.spawn(move || create_filled(&folder, number, bytes)).ok();
@@ -194,18 +221,24 @@ impl Wal {
     }
 }
 
+impl Drop for Wal {
+    /// Nobody writes to the files any more once the log is closed.
+    fn drop(&mut self) {
+        let _ = self.add_spare();
+    }
+}
+
 /// An empty file.
-fn create(folder: &Path, number: usize) -> io::Result<File> {
-    let path = folder.join(format!("{number}.wal"));
-    // One that an earlier start could not finish holds nothing.
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+fn create(folder: &Path, number: u64) -> io::Result<File> {
+    let path = path(folder, number);
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.sync_all()?;
     sync_directory(folder)?;
     Ok(file)
 }
 
 /// A file whose blocks are all written once, so that syncs of it are cheap from the start.
-fn create_filled(folder: &Path, number: usize, bytes: u64) -> io::Result<File> {
+fn create_filled(folder: &Path, number: u64, bytes: u64) -> io::Result<File> {
     let file = create(folder, number)?;
     let zeros = vec![0; FILL_BYTES];
     let mut at = 0;
