@@ -36,7 +36,8 @@ where
 }
 
 /// The rates of all candidates, slice by slice in turn, so that all meet the same moods of the
-/// machine. The first slice of each only warms up.
+/// machine. The first slice of each only warms up. Every other round goes backwards: what one
+/// leaves behind for the disk to do is not always met by the same next one.
 pub(crate) async fn in_turn(
     candidates: &[Candidate],
     slices: u64,
@@ -44,7 +45,11 @@ pub(crate) async fn in_turn(
 ) -> Result<Vec<Vec<f64>>> {
     let mut rates = vec![Vec::new(); candidates.len()];
     for slice in 0..=slices {
-        for (candidate, rates) in candidates.iter().zip(&mut rates) {
+        let mut round: Vec<_> = candidates.iter().zip(&mut rates).collect();
+        if slice % 2 == 1 {
+            round.reverse();
+        }
+        for (candidate, rates) in round {
             let rate = candidate(slice, time).await?;
             if slice > 0 {
                 rates.push(rate);
