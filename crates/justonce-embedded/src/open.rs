@@ -60,6 +60,7 @@ pub(crate) struct Inner {
     /// take time to walk over.
     pub(crate) sweep_from: Mutex<ExpiryRow>,
     applier: Mutex<Option<JoinHandle<()>>>,
+    directory: PathBuf,
     _lock: DirectoryLock,
 }
 
@@ -97,7 +98,8 @@ impl EmbeddedStore {
     /// How much disk the store takes, in bytes.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        self.0.state.disk.bytes()
+        let log = wal::bytes(&self.0.directory).unwrap_or_default();
+        self.0.state.disk.bytes() + log
     }
 }
 
@@ -172,6 +174,7 @@ impl EmbeddedBuilder {
             commits,
             sweep_from: Mutex::default(),
             applier: Mutex::new(Some(applier)),
+            directory: directory.clone(),
             _lock: lock,
         })))
     }

@@ -4,6 +4,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::batch::WalBatch;
 
+/// So many writes are brought over also if the log's file is not full: until then their records are
+/// in memory.
+const MANY_WRITES: usize = 65_536;
+
 /// What the committing thread hands to the applier, and how far that one is.
 #[derive(Debug, Default)]
 pub(crate) struct Handover {
@@ -17,6 +21,7 @@ pub(crate) struct Handover {
 #[derive(Debug, Default)]
 struct Inner {
     batches: Vec<WalBatch>,
+    writes: usize,
     /// Up to this batch everything is durable in the storage engine.
     durable: u64,
     /// Up to this batch it should be.
@@ -35,7 +40,13 @@ impl Handover {
 
     /// Hands a batch over that is durable in the log.
     pub(crate) fn hand_over(&self, batch: WalBatch) {
-        self.inner().batches.push(batch);
+        let mut inner = self.inner();
+        inner.writes += batch.writes.len();
+        if inner.writes >= MANY_WRITES {
+            inner.wanted = batch.number;
+            self.work.notify_one();
+        }
+        inner.batches.push(batch);
     }
 
     /// No more batches come.
@@ -89,6 +100,7 @@ impl Handover {
         while !inner.closed && (inner.wanted <= inner.durable || inner.batches.is_empty()) {
             inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
         }
+        inner.writes = 0;
         let batches = std::mem::take(&mut inner.batches);
         (!batches.is_empty()).then_some(batches)
     }

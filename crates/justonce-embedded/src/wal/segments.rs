@@ -79,6 +79,12 @@ pub(crate) fn read(directory: &Path, after: u64) -> io::Result<Result<Vec<WalBat
     })
 }
 
+/// How much disk the log takes.
+pub(crate) fn bytes(directory: &Path) -> io::Result<u64> {
+    let folder = directory.join(FOLDER);
+    files(&folder)?.into_iter().map(|number| Ok(path(&folder, number).metadata()?.len())).sum()
+}
+
 /// The numbers of the log's files, in order.
 fn files(folder: &Path) -> io::Result<Vec<u64>> {
     let entries = match std::fs::read_dir(folder) {
@@ -177,7 +183,8 @@ impl Wal {
         self.handover.want(last);
         if self.free().is_none() {
             self.prepare_spare();
-            self.add_spare()?;
+            // Without another file, the first that the engine no longer needs will do.
+            self.add_spare();
         }
         let oldest = self.segments.iter().map(|segment| segment.last).min().unwrap_or(0);
         self.handover.wait_for(oldest).map_err(|error| error.to_string())?;
@@ -207,24 +214,20 @@ impl Wal {
         self.spare = thread.spawn(move || create_filled(&folder, number, bytes)).ok();
     }
 
-    /// Takes the file that was made, if one was.
-    ///
-    /// # Errors
-    ///
-    /// If it could not be made.
-    fn add_spare(&mut self) -> Result<(), String> {
-        let Some(spare) = self.spare.take() else { return Ok(()) };
-        let file = spare.join().map_err(|_| "the thread that makes log files has panicked")?;
-        let file = file.map_err(|error| format!("cannot create a log file: {error}"))?;
-        self.segments.push(Segment { file, end: 0, last: 0 });
-        Ok(())
+    /// Takes the file that was made, if one was and could be.
+    fn add_spare(&mut self) {
+        if let Some(spare) = self.spare.take()
+            && let Ok(Ok(file)) = spare.join()
+        {
+            self.segments.push(Segment { file, end: 0, last: 0 });
+        }
     }
 }
 
 impl Drop for Wal {
     /// Nobody writes to the files any more once the log is closed.
     fn drop(&mut self) {
-        let _ = self.add_spare();
+        self.add_spare();
     }
 }
 
