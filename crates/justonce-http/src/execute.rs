@@ -206,7 +206,12 @@ const SUPERSEDED: &str = "Another attempt with this key took over while this one
 fn mark<B>(request: &mut Request<B>, context: Context, route: &Route) {
     let operation = context.operation();
     let headers = request.headers_mut();
-    if let Ok(key) = HeaderValue::try_from(written(operation.key(), route.rule.key_syntax)) {
+    make_room(headers);
+    let key = written(operation.key(), route.rule.key_syntax);
+    // Most callers write it as we do.
+    if headers.get_all(KEY).iter().ne([key.as_bytes()])
+        && let Ok(key) = HeaderValue::try_from(key)
+    {
         headers.insert(KEY, key);
     }
     headers.insert(ATTEMPT, HeaderValue::from(context.attempt()));
@@ -215,6 +220,20 @@ fn mark<B>(request: &mut Request<B>, context: Context, route: &Route) {
         headers.insert(RECORD, record);
     }
     request.extensions_mut().insert(Idempotent::new(context));
+}
+
+/// How many headers a request is marked with.
+const MARKS: usize = 4;
+
+/// Makes room for the marks. Growing in place would do too, but allocators hold a lock for it that
+/// the threads of a busy service meet at.
+fn make_room(headers: &mut HeaderMap) {
+    let needed = headers.len() + MARKS;
+    if headers.capacity() < needed {
+        let mut roomy = HeaderMap::with_capacity(needed);
+        roomy.extend(std::mem::take(headers));
+        *headers = roomy;
+    }
 }
 
 /// What the engine hears.

@@ -30,7 +30,8 @@ use crate::transition::transition;
 pub struct MemoryStore {
     clock: Box<dyn Clock>,
     fences: AtomicU64,
-    pub(super) shards: Shards<IdMap<Slot>>,
+    /// Slots lie apart: a table that grows moves only where they are.
+    pub(super) shards: Shards<IdMap<Box<Slot>>>,
 }
 
 /// One record and those who wait for it.
@@ -77,7 +78,7 @@ impl MemoryStore {
             waiters.notify_waiters();
         }
         if let Some(stored) = after {
-            shard.insert(id, Slot { stored, waiters });
+            shard.insert(id, Box::new(Slot { stored, waiters }));
         }
         answer
     }
