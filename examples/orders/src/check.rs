@@ -158,7 +158,7 @@ mod tests {
         for (books, found) in [
             (with(&[line(2, Effect::Done, "do", None)]), "one key twice"),
             (with(&[line(2, Effect::Done, "other", None)]), "did it twice"),
-            (with(&[undone.clone()]), "half done"),
+            (with(std::slice::from_ref(&undone)), "half done"),
             (with(&[undone, twice]), "undid it twice"),
             (with(&[line(2, Effect::Undone, "undo", Some("what"))]), "had not done"),
             (early, "void"),

@@ -24,10 +24,12 @@ use crate::stage::Stage;
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Settings {
     /// How long an order waits for its owner after a crash
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    #[arg(value_parser = humantime::parse_duration)]
     pub lease: Duration,
     /// How often to look for orders that nobody drives any more; never, without it
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME")]
+    #[arg(value_parser = humantime::parse_duration)]
     pub complete_every: Option<Duration>,
 }
 
@@ -37,7 +39,8 @@ impl Settings {
     pub fn completer(&self) -> CompleterSettings {
         CompleterSettings {
             every: self.complete_every.unwrap_or(Duration::MAX),
-            unchanged_for: self.lease,
+            // Owners renew at a third of their lease: whoever was silent for longer may be dead.
+            unchanged_for: self.lease / 2,
             ..CompleterSettings::default()
         }
     }

@@ -17,7 +17,7 @@ async fn doubles(kind: Kind) {
     let service = shop.order_service(Finisher::Client, None);
     for order in [order("charged"), unshippable("refunded")] {
         let (reply, _) = ask_until_answered(&service, &order).await;
-        shop.heard(&order, reply);
+        shop.heard(&order, &reply);
     }
     let wrong = shop.wrong();
     for found in ["charged: payment did it twice", "refunded: payment has one key twice"] {

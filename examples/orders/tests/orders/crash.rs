@@ -53,9 +53,9 @@ async fn killed_at(
         (Reply::RolledBack { step, .. }, Some(fails_at)) => assert_eq!(step, fails_at),
         _ => panic!("{point}: {reply:?}"),
     }
-    shop.heard(order, reply);
+    shop.heard(order, &reply);
     // A duplicate that comes afterwards hears the same.
     let (again, heard) = ask_until_answered(&service, order).await;
     assert!(heard.replayed);
-    shop.heard(order, again);
+    shop.heard(order, &again);
 }

@@ -31,7 +31,7 @@ async fn many_at_once(kind: Kind, dies_at: &str) {
         for (order, reply) in join_all(asked).await {
             let is_done = matches!(reply, Reply::Done { .. });
             assert_eq!(is_done, order.order.starts_with('o'), "{reply:?}");
-            shop.heard(order, reply);
+            shop.heard(order, &reply);
         }
     }
     shop.everything_arrives_again().await;
@@ -65,7 +65,7 @@ async fn one_key_for_two_orders_is_refused() {
         let service = shop.order_service(Finisher::Client, None);
         let first = order("o");
         let (reply, _) = ask_until_answered(&service, &first).await;
-        shop.heard(&first, reply);
+        shop.heard(&first, &reply);
         let other = Order { item: "coffee".to_owned(), ..first };
         assert_eq!(ask(&service, &other).await.unwrap().status, 422);
         assert_eq!(shop.wrong(), [""; 0]);

@@ -90,10 +90,10 @@ impl Shop {
     }
 
     /// Notes what a client heard. Whatever it is, it must be the same for ever.
-    pub(crate) fn heard(&mut self, order: &Order, reply: Reply) {
+    pub(crate) fn heard(&mut self, order: &Order, reply: &Reply) {
         self.orders.insert(order.order.clone(), order.clone());
         let before = self.replies.insert(order.order.clone(), reply.clone());
-        assert!(before.is_none_or(|before| before == reply), "another reply: {reply:?}");
+        assert!(before.is_none_or(|before| before == *reply), "another reply: {reply:?}");
     }
 
     pub(crate) fn books(&self) -> Books {
