@@ -12,6 +12,7 @@ mod load;
 mod machine;
 mod memory;
 mod report;
+mod saga;
 mod sqlite;
 mod stores;
 
@@ -35,6 +36,8 @@ enum What {
     Gateway(gateway::GatewayArgs),
     /// Redis and PostgreSQL beside their own load tools and a peer, and the near cache.
     Stores(stores::StoresArgs),
+    /// Sagas on the embedded store and PostgreSQL beside raw commits, DBOS and Restate.
+    Saga(saga::SagaArgs),
     /// A part of the gateway's benchmark: the service behind the proxies.
     #[command(hide = true)]
     Origin,
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         What::Core(args) => core::run(&args),
         What::Gateway(args) => gateway::run(&args),
         What::Stores(args) => stores::run(&args),
+        What::Saga(args) => saga::run(&args),
         What::Origin => gateway::serve_origin().map(|()| ExitCode::SUCCESS),
         What::Layer(args) => gateway::serve_layer(&args).map(|()| ExitCode::SUCCESS),
     };

@@ -9,6 +9,17 @@ use crate::services;
 /// The peer of the stores' benchmark, once it is built.
 const PEER: &str = "target/peers/release/justonce-peers";
 
+/// The handler of the sagas' benchmark that the server of Restate calls, once it is built.
+const RESTATE_HANDLER: &str = "target/peers/release/justonce-peer-restate";
+/// Where the server of Restate is installed, and its program there.
+const RESTATE: &str = "target/restate";
+const RESTATE_SERVER: &str = "target/restate/node_modules/.bin/restate-server";
+const RESTATE_PACKAGE: &str = "@restatedev/restate-server@1.7.12";
+/// A Python environment with DBOS, and its program.
+const DBOS: &str = "target/dbos";
+const DBOS_PYTHON: &str = "target/dbos/bin/python";
+const DBOS_PACKAGE: &str = "dbos==3.3.0";
+
 /// Which benchmark to run, and with what.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -32,6 +43,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             build_peers().run()?;
             command(options).args(&["--peer", PEER]).run()
         }
+        "saga" => {
+            services::run()?;
+            saga_peers().iter().try_for_each(Cmd::run)?;
+            let peers = ["--dbos", DBOS_PYTHON, "--restate", RESTATE_SERVER];
+            command(options).args(&peers).args(&["--restate-handler", RESTATE_HANDLER]).run()
+        }
         _ => command(options).run(),
     }
 }
@@ -41,6 +58,16 @@ fn build_peers() -> Cmd {
     let build = ["build", "--release", "--locked", "--ignore-rust-version"];
     let where_to = ["--manifest-path", "bench/peers/Cargo.toml", "--target-dir", "target/peers"];
     Cmd::new("cargo", &build).args(&where_to)
+}
+
+/// What the sagas are measured beside. What is there already is left as it is.
+fn saga_peers() -> [Cmd; 4] {
+    [
+        build_peers(),
+        Cmd::new("python3", &["-m", "venv", DBOS]),
+        Cmd::new(DBOS_PYTHON, &["-m", "pip", "install", "--quiet", DBOS_PACKAGE]),
+        Cmd::new("npm", &["install", "--silent", "--prefix", RESTATE, RESTATE_PACKAGE]),
+    ]
 }
 
 fn command(options: &Options) -> Cmd {

@@ -1,0 +1,65 @@
+//! The three trades: what each does, undoes and refuses.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::order::Order;
+
+/// One of the three services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trade {
+    /// Reserves an item, and cancels the reservation.
+    Inventory,
+    /// Charges a card, and refunds it.
+    Payment,
+    /// Ships a parcel, and recalls it.
+    Shipping,
+}
+
+impl Trade {
+    /// All of them, in the order in which an order needs them.
+    pub const ALL: [Self; 3] = [Self::Inventory, Self::Payment, Self::Shipping];
+
+    /// What it does, which is also the path of the request.
+    #[must_use]
+    pub const fn does(self) -> &'static str {
+        match self {
+            Self::Inventory => "reserve",
+            Self::Payment => "charge",
+            Self::Shipping => "ship",
+        }
+    }
+
+    /// How it undoes that.
+    #[must_use]
+    pub const fn undoes(self) -> &'static str {
+        match self {
+            Self::Inventory => "cancel",
+            Self::Payment => "refund",
+            Self::Shipping => "recall",
+        }
+    }
+
+    /// Why it will never do this, if so.
+    #[must_use]
+    pub fn refusal(self, order: &Order) -> Option<&'static str> {
+        match self {
+            Self::Inventory if order.item == "sold-out" => Some("the item is sold out"),
+            Self::Payment if order.card == "declined" => Some("the card was declined"),
+            Self::Shipping if order.address == "nowhere" => Some("there is no such address"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Trade {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inventory => "inventory",
+            Self::Payment => "payment",
+            Self::Shipping => "shipping",
+        })
+    }
+}
