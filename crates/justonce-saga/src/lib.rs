@@ -36,7 +36,7 @@ pub use reconcile::{
     ReconcileReport, ReconcileSettings, Reconciler, Remedy, Rules, Seen, compare,
 };
 pub use saga::{
-    Call, End, Event, InvalidSaga, Log, LoggedStep, Mark, Next, PlanChanged, PlannedStep,
-    RolledBack, Saga, SagaBuilder, SagaEnd, SagaError, SagaRan, SagaStep, StepError, StuckSaga,
-    Tries, Unsaved, next,
+    Call, End, Event, InvalidSaga, Log, LoggedStep, Mark, Next, PlanChanged, PlannedStep, Retried,
+    RolledBack, Saga, SagaBuilder, SagaEnd, SagaError, SagaRan, SagaState, SagaStep, SeenSaga,
+    StepError, StuckSaga, Tries, Unsaved, next, retry,
 };

@@ -14,6 +14,7 @@ mod completing;
 mod faults;
 mod ground;
 mod guard;
+mod inspect;
 mod model;
 mod orders;
 mod phases;
