@@ -8,7 +8,7 @@
 //! - [`Guard`]: a write that arrives late never follows a newer one. [`Conditional`]: what has not
 //!   changed since the last time is not done again.
 //! - [`Completer`]: finds what nobody drives any more, on any number of nodes, and drives it on.
-//! - [`Reconciler`]: compares records with the effects in somebody's books, and repairs what it may.
+//! - [`Reconciler`]: compares records with the effects in somebody's books, repairs what it may.
 //!
 //! All of it is one operation of the engine under `resume`, whose one recovery point holds what is
 //! saved: the input from the start, and what became of each phase or step. No rule of the protocol
