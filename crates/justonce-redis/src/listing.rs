@@ -60,9 +60,8 @@ impl RedisStore {
         Ok(page)
     }
 
-    /// The first names of a bucket behind `after`, of these classes. What has not ended well is
-    /// looked for again and again, by probers and completers, and there is little of it: the index
-    /// leads to it.
+    /// The first names of a bucket behind `after`, of these classes. What is unknown is looked for
+    /// again and again, and there is little of it: the index leads to it.
     async fn names(
         &self,
         bucket: u8,
@@ -71,9 +70,7 @@ impl RedisStore {
         state: Option<StateName>,
     ) -> StoreResult<BTreeSet<RecordId>> {
         match state {
-            Some(StateName::Unknown | StateName::InProgress | StateName::Failed) => {
-                self.indexed(bucket, after, classes).await
-            }
+            Some(StateName::Unknown) => self.indexed(bucket, after, classes).await,
             _ => self.scanned(bucket, after, classes).await,
         }
     }
