@@ -138,7 +138,7 @@ mod tests {
         let (parts, body) = request();
         let read = StoredRequest::read(&point(&parts, &body, &[]).unwrap()).unwrap();
         assert_eq!((&read.parts.method, &read.parts.uri), (&parts.method, &parts.uri));
-        let mut headers = parts.headers.clone();
+        let mut headers = parts.headers;
         headers.remove(FENCE);
         assert_eq!(read.parts.headers, headers);
         assert_eq!((read.body.data(), read.body.trailers()), (body.data(), body.trailers()));
