@@ -11,7 +11,7 @@ use crate::room::Room;
 use crate::routes::{DEFAULT_NAME, Route, Routes};
 use crate::rule::Rule;
 use crate::service::Protected;
-use crate::shared::{Gate, MetUnknown, Shared};
+use crate::shared::{Gate, MetUnknown, Shared, StoredAs};
 
 /// Makes the operations of an HTTP service take effect once.
 ///
@@ -57,6 +57,7 @@ impl Idempotency {
             default: Rule::default(),
             gate: None,
             met_unknown: None,
+            stored_as: None,
             base: String::new(),
         }
     }
@@ -78,6 +79,7 @@ pub struct IdempotencyBuilder {
     default: Rule,
     gate: Option<Arc<dyn Gate>>,
     met_unknown: Option<Arc<dyn MetUnknown>>,
+    stored_as: Option<StoredAs>,
     base: String,
 }
 
@@ -107,6 +109,17 @@ impl IdempotencyBuilder {
         self
     }
 
+    /// Changes the head of each request that is stored ([`Rule::completed`]), for what is said
+    /// about a request beside its headers: who sent it, for example. Default: it is stored as it
+    /// came.
+    pub fn stored_as(
+        mut self,
+        change: impl Fn(&mut http::request::Parts) + Send + Sync + 'static,
+    ) -> Self {
+        self.stored_as = Some(Arc::new(change));
+        self
+    }
+
     /// What stands before the paths of the problems' pages in their `type`:
     /// `https://api.example.com`. Default: nothing, so that the type is a path on the same host,
     /// where the layer serves the pages.
@@ -127,6 +140,7 @@ impl IdempotencyBuilder {
             routes,
             gate: self.gate,
             met_unknown: self.met_unknown,
+            stored_as: self.stored_as,
             base,
             entropy,
             room: Room::default(),

@@ -21,6 +21,8 @@
 //!
 //! A caller that leaves does not stop its operation: it goes on, and the retry finds its outcome.
 
+mod again;
+mod asked;
 mod body;
 mod capture;
 mod detach;
@@ -47,6 +49,7 @@ mod stored;
 mod verdict;
 mod well_known;
 
+pub use again::{Resent, ResentBody, can_resend};
 pub use body::{BoxError, RequestBody, ResponseBody};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]

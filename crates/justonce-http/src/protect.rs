@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Response, StatusCode, request};
+use http::{HeaderName, Response, StatusCode, request};
 use http_body::Body;
 use justonce_core::engine::Begun;
 use justonce_core::{
-    Existing, Fingerprint, Key, OnConcurrent, Operation, RunError, Scope, StoreErrorKind,
+    Checkpoint, Existing, Fingerprint, Key, MAX_CHECKPOINT_BYTES, OnConcurrent, Operation,
+    RunError, Scope, StoreErrorKind,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
+use crate::asked::{self, TooLarge};
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
 use crate::detach::{Detached, Panicked};
 use crate::execute::{Answer, Execution};
@@ -127,9 +129,32 @@ impl<S> Request<S> {
             .with_fingerprint(fingerprint)
             .with_policy(Arc::clone(&rule.policy))
             .on_concurrent(on_concurrent(rule, &self.parts.headers));
+        let operation = match &rule.completed {
+            None => operation,
+            Some(without) => operation.starting_from(self.stored(body, without)?),
+        };
         Ok(match rule.handler_timeout {
             Some(timeout) => operation.with_handler_timeout(timeout),
             None => operation,
+        })
+    }
+
+    /// The request as it is stored with the claim.
+    fn stored(&self, body: &WholeBody, without: &[HeaderName]) -> Result<Checkpoint, Problem> {
+        let stored = match &self.shared.stored_as {
+            None => asked::point(&self.parts, body, without),
+            Some(changed) => {
+                let mut parts = self.parts.clone();
+                changed(&mut parts);
+                asked::point(&parts, body, without)
+            }
+        };
+        stored.map_err(|TooLarge| {
+            let detail = format!(
+                "The request with its headers is over {MAX_CHECKPOINT_BYTES} bytes, and this \
+                 route stores requests."
+            );
+            Problem::new(ProblemCode::BodyTooLarge, detail)
         })
     }
 
@@ -207,7 +232,11 @@ impl<S> Request<S> {
 }
 
 /// Claims the operation, or learns what became of it.
-async fn begin(shared: &Shared, route: &Route, operation: &Operation) -> Result<Begun, Refused> {
+pub(crate) async fn begin(
+    shared: &Shared,
+    route: &Route,
+    operation: &Operation,
+) -> Result<Begun, Refused> {
     let engine = &shared.engine;
     if let Some(time) = shared.gate.as_ref().and_then(|gate| gate.closed_for()) {
         return match engine.peek(operation).await {
@@ -246,7 +275,7 @@ const fn is_down(error: &RunError) -> bool {
 }
 
 /// Why nothing was begun.
-enum Refused {
+pub(crate) enum Refused {
     /// For good: it does not pass.
     NotNow(Problem),
     /// The store or the engine said no.

@@ -58,6 +58,8 @@ pub struct Rule {
     pub(crate) when_store_down: WhenStoreDown,
     pub(crate) drop_headers: Vec<HeaderName>,
     pub(crate) keep_headers: Vec<HeaderName>,
+    /// The headers that are not stored with a request; nothing if requests are not stored.
+    pub(crate) completed: Option<Vec<HeaderName>>,
 }
 
 /// What a request without a key meets.
@@ -169,6 +171,7 @@ impl Default for Rule {
             when_store_down: WhenStoreDown::Refuse,
             drop_headers: Vec::new(),
             keep_headers: Vec::new(),
+            completed: None,
         }
     }
 }
@@ -287,6 +290,28 @@ impl Rule {
     #[must_use]
     pub fn keep_headers(mut self, names: Vec<HeaderName>) -> Self {
         self.keep_headers = names;
+        self
+    }
+
+    /// Stores each request with its claim, all but these of its headers, so that a completer can
+    /// send it again ([`Protected::resend`](crate::Protected::resend)) if its owner dies. The
+    /// policy must be [`OnLapsed::Resume`]: only then the next claim gets the request. Default:
+    /// requests are not stored.
+    ///
+    /// Requests hold credentials and personal data, and so does the store then.
+    ///
+    /// ```
+    /// use justonce_core::{OnLapsed, Policy};
+    /// use justonce_http::Rule;
+    ///
+    /// let orders = Rule::default()
+    ///     .with_policy(Policy::builder().on_lapsed(OnLapsed::Resume).build()?)
+    ///     .completed(vec![http::header::COOKIE]);
+    /// # Ok::<(), justonce_core::PolicyError>(())
+    /// ```
+    #[must_use]
+    pub fn completed(mut self, without: Vec<HeaderName>) -> Self {
+        self.completed = Some(without);
         self
     }
 

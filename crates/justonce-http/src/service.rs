@@ -30,6 +30,14 @@ impl<S> Protected<S> {
     pub(crate) const fn new(shared: Arc<Shared>, inner: S) -> Self {
         Self { shared, inner }
     }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) const fn inner(&self) -> &S {
+        &self.inner
+    }
 }
 
 impl<S, B, R> Service<Request<B>> for Protected<S>

@@ -39,12 +39,16 @@ pub trait MetUnknown: Send + Sync + 'static {
     fn met_unknown(&self, route: &str, id: RecordId);
 }
 
+/// Changes the head of a request before it is stored.
+pub(crate) type StoredAs = Arc<dyn Fn(&mut http::request::Parts) + Send + Sync>;
+
 /// What all requests through one layer share.
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) routes: Routes,
     pub(crate) gate: Option<Arc<dyn Gate>>,
     pub(crate) met_unknown: Option<Arc<dyn MetUnknown>>,
+    pub(crate) stored_as: Option<StoredAs>,
     /// Where the pages of the problems are, before their path.
     pub(crate) base: Box<str>,
     pub(crate) entropy: Entropy,

@@ -8,6 +8,7 @@
 //! - [`Guard`]: a write that arrives late never follows a newer one. [`Conditional`]: what has not
 //!   changed since the last time is not done again.
 //! - [`Completer`]: finds what nobody drives any more, on any number of nodes, and drives it on.
+//! - [`Reconciler`]: compares records with the effects in somebody's books, repairs what it may.
 //!
 //! All of it is one operation of the engine under `resume`, whose one recovery point holds what is
 //! saved: the input from the start, and what became of each phase or step. No rule of the protocol
@@ -22,6 +23,7 @@ mod completer;
 mod endless;
 mod guard;
 mod phases;
+mod reconcile;
 mod saga;
 
 pub use completer::{Completer, CompleterSettings, Completing, Driver, Drove, Round, Stuck, stuck};
@@ -29,8 +31,12 @@ pub use guard::{Conditional, Guard, GuardError, IfChanged, Written};
 pub use phases::{
     Journal, MAX_NAME_BYTES, MAX_PHASES, PhaseRun, Phases, PhasesError, ShapeChanged, Within,
 };
+pub use reconcile::{
+    About, BoxError, Disagreement, Effect, EffectPage, Effects, Finding, Place, ReconcileError,
+    ReconcileReport, ReconcileSettings, Reconciler, Remedy, Rules, Seen, compare,
+};
 pub use saga::{
-    Call, End, Event, InvalidSaga, Log, LoggedStep, Mark, Next, PlanChanged, PlannedStep,
-    RolledBack, Saga, SagaBuilder, SagaEnd, SagaError, SagaRan, SagaStep, StepError, StuckSaga,
-    Tries, Unsaved, next,
+    Call, End, Event, InvalidSaga, Log, LoggedStep, Mark, Next, PlanChanged, PlannedStep, Retried,
+    RolledBack, Saga, SagaBuilder, SagaEnd, SagaError, SagaRan, SagaState, SagaStep, SeenSaga,
+    StepError, StuckSaga, Tries, Unsaved, next, retry,
 };

@@ -8,6 +8,7 @@ use crate::config::{self, Flags};
 use crate::demo::{self, DemoOptions};
 use crate::keys::{self, KeysOptions};
 use crate::migrate::{self, MigrateOptions};
+use crate::sagas::{self, SagasOptions};
 use crate::serve;
 
 /// Makes an operation take effect once, however often it is asked for.
@@ -26,6 +27,8 @@ enum Command {
     Check(Flags),
     /// Find records, look at them, and say what became of unknown operations
     Keys(KeysOptions),
+    /// Find sagas, look at them, and make stuck ones due again
+    Sagas(SagasOptions),
     /// Make or change the tables of a PostgreSQL store
     Migrate(MigrateOptions),
     /// Show it at work: a gateway, a toy payments API and a client that loses, repeats and gives up
@@ -39,6 +42,7 @@ pub fn run() -> ExitCode {
         Command::Serve(flags) => serve::run(&flags),
         Command::Check(flags) => check(&flags),
         Command::Keys(options) => keys::run(&options),
+        Command::Sagas(options) => sagas::run(&options),
         Command::Migrate(options) => migrate::run(&options),
         Command::Demo(options) => demo::run(options),
     };

@@ -16,6 +16,7 @@ use justonce::Engine;
 use justonce::http::{BoxError, Gate, Protected, ProtectedFuture, RequestBody, ResponseBody};
 use tower::{Layer, Service};
 
+use crate::completer::Completers;
 use crate::config::Settings;
 use crate::explained::{Explained, Limits};
 use crate::probe::Probers;
@@ -23,7 +24,7 @@ use crate::proxy::{Proxy, ProxyBody};
 use crate::rules;
 
 /// What one set of routes makes of the stack.
-type Stack = Protected<Explained>;
+pub(crate) type Stack = Protected<Explained>;
 
 /// The service behind the listener. Cheap to clone; all clones change their routes together.
 #[derive(Clone)]
@@ -32,6 +33,7 @@ pub struct Gateway {
     proxy: Proxy,
     stack: Arc<ArcSwap<Stack>>,
     probers: Arc<Probers>,
+    completers: Arc<Completers>,
 }
 
 /// New operations make no sense while no upstream is tried.
@@ -44,7 +46,8 @@ impl Gate for Breakers {
 }
 
 impl Gateway {
-    /// A gateway with these routes, which also asks about unknown operations where they say so.
+    /// A gateway with these routes, which also asks about unknown operations and drives on what
+    /// another one left, where they say so.
     ///
     /// # Errors
     ///
@@ -52,12 +55,15 @@ impl Gateway {
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime, if a route has a probe: it is started here.
+    /// Outside a tokio runtime, if a route has a probe or completes its operations: both are
+    /// started here.
     pub fn new(engine: Engine, proxy: Proxy, settings: &Settings) -> anyhow::Result<Self> {
         let probers = Arc::new(Probers::default());
         let stack = stack(&engine, &proxy, &probers, settings)?;
         probers.exchange(&engine, &proxy, settings)?;
-        Ok(Self { engine, proxy, stack: Arc::new(ArcSwap::from_pointee(stack)), probers })
+        let (stack, completers) = (Arc::new(ArcSwap::from_pointee(stack)), Arc::default());
+        Completers::exchange(&completers, &engine, &stack, settings)?;
+        Ok(Self { engine, proxy, stack, probers, completers })
     }
 
     /// Exchanges the routes. Requests that are under way keep those they began with.
@@ -69,7 +75,12 @@ impl Gateway {
         let stack = stack(&self.engine, &self.proxy, &self.probers, settings)?;
         self.probers.exchange(&self.engine, &self.proxy, settings)?;
         self.stack.store(Arc::new(stack));
-        Ok(())
+        self.completers.exchange(&self.engine, &self.stack, settings)
+    }
+
+    /// Drives on nothing more that others left. What is under way goes on.
+    pub fn stop_completing(&self) {
+        self.completers.stop();
     }
 }
 
@@ -81,6 +92,8 @@ fn stack(
 ) -> anyhow::Result<Stack> {
     let layer = rules::layer(engine.clone(), settings)?;
     let layer = layer.gate(Arc::new(Breakers(proxy.clone())));
+    // What is stored must say who asked: the connection that told us is gone when it is sent again.
+    let layer = layer.stored_as(crate::proxy::as_forwarded);
     let layer = layer.met_unknown(Arc::<Probers>::clone(probers)).build();
     Ok(layer.layer(Explained::new(proxy.clone(), Limits::of(settings))))
 }

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod cli;
+mod completer;
 pub mod config;
 pub mod demo;
 mod explained;
@@ -19,6 +20,7 @@ pub mod proxy;
 mod reload;
 mod resolutions;
 mod rules;
+pub mod sagas;
 pub mod serve;
 mod stores;
 mod upkeep;

@@ -46,6 +46,10 @@ pub(crate) fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
         .max_stored_bytes(route.stored_response_body)
         .drop_headers(route.drop_headers.clone())
         .keep_headers(route.keep_headers.clone());
+    let rule = match &route.complete {
+        None => rule,
+        Some(without) => rule.completed(without.clone()),
+    };
     match &route.key {
         None => Ok(rule.key_presence(KeyPresence::Off)),
         Some(key) => with_key(rule, key),

@@ -74,6 +74,7 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     tasks.spawn(reloader.run(stop.clone()));
     tokio::spawn(upkeep::sweep(engine.clone(), stop.clone()));
     tokio::spawn(upkeep::tidy_metrics(metrics, stop.clone()));
+    let gateway = service.clone();
     let listening = tokio::spawn(listener.serve(
         move || service.clone(),
         stop.clone().cancelled_owned(),
@@ -86,6 +87,7 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     }
     let deadline = Instant::now() + settings.grace;
     stop.cancel();
+    gateway.stop_completing();
     let served = listening.await.context("the listener failed")?;
     drain(&engine, deadline).await;
     stop_admin.cancel();

@@ -81,6 +81,7 @@ fn the_examples_in_the_reference_are_right() {
             "tls.cert" => "tls.key = 'k'",
             "tls.key" => "tls.cert = 'c'",
             "route.probe.request" => "defaults.probe.happened = ['200']",
+            "route.complete" => "defaults.on_lapsed = 'rerun'",
             "route.response_timeout" => "defaults.lease_cap = '1h'",
             _ => "",
         };

@@ -1,10 +1,13 @@
 //! One record as it is now, for those who look after the store.
 
+use std::time::Duration;
+
 use super::builder::Engine;
 use crate::error::StoreResult;
 use crate::record::{Entry, RecordId, StateName};
+use crate::scope::Scope;
 use crate::step::{Action, Answer, BusyWhy, Existing, Step};
-use crate::store::Stored;
+use crate::store::{Cursor, ListQuery, Stored};
 
 /// A record and what a duplicate would hear of it now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,5 +55,37 @@ impl Engine {
             _ => None,
         };
         Ok(Some(Looked { stored, existing }))
+    }
+
+    /// Whether an operation has been unknown for this long, by the clock of the store. A claim
+    /// whose lapse nobody has written down yet has not: its record does not say since when it
+    /// lapsed.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn is_unknown_for(
+        &self,
+        id: RecordId,
+        scope: Scope,
+        time: Duration,
+    ) -> StoreResult<bool> {
+        if time.is_zero() {
+            return Ok(true);
+        }
+        let stored = self.inner.store.get(&id).await?;
+        if stored.is_none_or(|stored| stored.entry.state_name() != StateName::Unknown) {
+            return Ok(false);
+        }
+        // Records are listed in the order of their names, so it is the first or not there.
+        let query = ListQuery {
+            state: Some(StateName::Unknown),
+            scope: Some(scope),
+            unchanged_for: Some(time),
+            limit: 1,
+            after: Cursor::before(id),
+        };
+        let page = self.inner.store.list(&query).await?;
+        Ok(page.records.first().is_some_and(|first| first.id == id))
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use justonce_core::engine::Begun;
 use justonce_core::{
-    Checkpoint, Engine, HandlerError, HeldClaim, OnConcurrent, Operation, Outcome,
+    Checkpoint, Engine, HandlerError, HeldClaim, OnConcurrent, Operation, Outcome, Scope,
+    ScopeError,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,8 +29,17 @@ pub enum Drove {
 
 /// Drives operations of one kind on.
 pub trait Driver: Send + Sync + 'static {
-    /// The kind: the operation in the scope of its records.
+    /// The kind, in messages: the operation in the scope of its records, if nothing else is said.
     fn name(&self) -> &str;
+
+    /// The scope of its records. Default: all whose operation is the name.
+    ///
+    /// # Errors
+    ///
+    /// If the name cannot be the operation of a scope.
+    fn scope(&self) -> Result<Scope, ScopeError> {
+        Scope::builder().operation(self.name()).build()
+    }
 
     /// Whether operations of this kind can be *failed* and due to be tried again. Sagas cannot.
     fn retries(&self) -> bool {

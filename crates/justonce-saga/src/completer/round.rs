@@ -21,6 +21,9 @@ use super::settings::CompleterSettings;
 use crate::phases::{PhaseRun, Phases};
 use crate::saga::STUCK;
 
+/// How many pages of the store one round looks at for each kind, if there is nothing on them: a
+/// store looks at a bounded number of records for each, and most are not of the kind.
+const MAX_LOOKS: usize = 20;
 /// The most stuck sagas whose last try is remembered; more are tried again too early.
 const MAX_REMEMBERED: usize = 10_000;
 
@@ -107,7 +110,7 @@ impl Completer {
     ///
     /// If its name cannot be the operation of a scope.
     pub fn with(mut self, driver: impl Driver) -> Result<Self, ScopeError> {
-        let scope = Scope::builder().operation(driver.name()).build()?;
+        let scope = driver.scope()?;
         // Nodes start at different places, so that they do not all try the same records first.
         let (high, low) = (self.entropy.next_u128().to_be_bytes(), [0; 16]);
         let mut start = [0; 32];
@@ -191,16 +194,23 @@ impl Completer {
         state: StateName,
         round: &mut Round,
     ) -> StoreResult<Vec<(&'a Kind, RecordId, Operation)>> {
-        let after = kind.place(state);
-        let query = ListQuery {
+        let store = self.engine.store();
+        let mut query = ListQuery {
             state: Some(state),
             scope: Some(kind.scope.clone()),
             unchanged_for: Some(self.settings.unchanged_for),
             limit: self.settings.page,
-            after,
+            after: kind.place(state),
         };
-        let store = self.engine.store();
-        let page = store.list(&query).await?;
+        let mut page = store.list(&query).await?;
+        // A page that only passed by others is no reason to wait for the next round.
+        for _ in 1..MAX_LOOKS {
+            if page.next.is_none() || !page.records.is_empty() {
+                break;
+            }
+            query.after = page.next;
+            page = store.list(&query).await?;
+        }
         let mut found = Vec::new();
         for summary in page.records {
             round.seen += 1;

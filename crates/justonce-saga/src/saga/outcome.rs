@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::error::SagaError;
 use super::log::{Log, LoggedStep, Mark};
 
+/// The header by which everybody sees that an answer is that of a saga.
+pub(super) const MARK: &str = "justonce-saga";
+/// The version in which answers are written.
+pub(super) const MARK_VERSION: &[u8] = b"1";
+
 /// How a run of a saga ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SagaRan<C> {
@@ -78,7 +83,8 @@ pub(super) fn rolled_back<C: Serialize>(log: &Log, context: &C) -> Result<Outcom
 
 fn written<T: Serialize>(value: &T) -> Result<Outcome, SagaError> {
     let bytes = serde_json::to_vec(value).map_err(|e| SagaError::Unsavable(e.to_string()))?;
-    Ok(Outcome::bytes(bytes))
+    let outcome = Outcome::builder().header(MARK, MARK_VERSION).body(bytes).build();
+    outcome.map_err(|error| SagaError::Unsavable(error.to_string()))
 }
 
 /// Reads a stored answer back.

@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use justonce::http::{Problem, ProblemCode};
+use justonce::saga::SagaState;
 use justonce::{Entropy, Lost, StateName, StoreError};
 use serde_json::json;
 
@@ -18,6 +19,28 @@ impl Refusal {
 
     pub(crate) fn not_found() -> Self {
         Self(Problem::new(ProblemCode::RecordNotFound, NOT_FOUND))
+    }
+
+    pub(crate) fn no_saga() -> Self {
+        Self(Problem::new(ProblemCode::RecordNotFound, NO_SAGA))
+    }
+
+    /// The answer to a retry of a saga that is not stuck.
+    pub(crate) fn not_stuck(state: SagaState) -> Self {
+        let detail =
+            format!("The saga is {}, and only what is stuck can be retried.", state.as_str());
+        Self(Problem::new(ProblemCode::NotStuck, detail).with("state", json!(state.as_str())))
+    }
+
+    /// The answer to a retry of a saga that somebody is driving.
+    pub(crate) fn driven() -> Self {
+        Self(Problem::new(ProblemCode::InFlight, DRIVEN))
+    }
+
+    /// The answer when nothing could be begun.
+    pub(crate) fn overloaded(error: &impl std::fmt::Display) -> Self {
+        let detail = format!("Nothing was changed: {error}. The request may be repeated.");
+        Self(Problem::new(ProblemCode::Overloaded, detail))
     }
 
     /// The answer to a resolution that changed nothing.
@@ -65,6 +88,8 @@ pub(crate) async fn page(axum::extract::Path(code): axum::extract::Path<String>)
     }
 }
 
+const NO_SAGA: &str = "The store keeps no saga of this name.";
+const DRIVEN: &str = "Somebody is driving the saga just now. Look at it again later.";
 const NOT_FOUND: &str = "The store keeps no record of this name.";
 const FENCE_OLD: &str = "The operation was claimed again since this fence was seen, or never had \
                          it. Look at the record again. Nothing was changed.";

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::token::{Token, demand};
-use super::{browser, callback, health, keys, numbers, problem};
+use super::{browser, callback, health, keys, numbers, problem, sagas};
 use crate::config::Secret;
 
 /// The longest body of a request: an outcome of the largest size as Base64, and what goes with it.
@@ -96,7 +96,10 @@ fn router(to: &AdminAddress) -> Router<Arc<Watched>> {
         .route("/keys/{id}", get(keys::show))
         .route("/keys/{id}/complete", post(keys::complete))
         .route("/keys/{id}/fail", post(keys::fail))
-        .route("/keys/{id}/release", post(keys::release));
+        .route("/keys/{id}/release", post(keys::release))
+        .route("/sagas", get(sagas::list))
+        .route("/sagas/{id}", get(sagas::show))
+        .route("/sagas/{id}/retry", post(sagas::retry));
     let keys = match &to.token {
         Some(_) => keys,
         None => keys.layer(middleware::from_fn(browser::keep_out)),

@@ -164,6 +164,86 @@ pub(crate) struct Resolved {
     pub(crate) by: String,
 }
 
+/// One page of sagas.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SagaPage {
+    pub(crate) sagas: Vec<SagaRow>,
+    /// Where to go on; nothing at the end. A page may be empty and still have a next one.
+    pub(crate) next: Option<String>,
+}
+
+/// A saga in a list.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SagaRow {
+    pub(crate) id: String,
+    pub(crate) saga: String,
+    pub(crate) state: String,
+    pub(crate) key: Option<String>,
+    pub(crate) scope: Option<BTreeMap<String, String>>,
+    pub(crate) fence: u64,
+    pub(crate) attempt: u32,
+    pub(crate) created_at: String,
+    pub(crate) changed_at: String,
+    /// The steps that keep failing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) stuck: Vec<String>,
+}
+
+/// A saga with its steps.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SagaDetail {
+    #[serde(flatten)]
+    pub(crate) row: SagaRow,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) claim: Option<ClaimDetail>,
+    /// Empty once it has ended: only its answer is kept then.
+    pub(crate) steps: Vec<StepRow>,
+    /// Because of what it is rolled back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fallen: Option<FallenStep>,
+    /// For those who ask for contents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) context: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outcome: Option<OutcomeDetail>,
+    pub(crate) timeline: Vec<NoteRow>,
+    pub(crate) timeline_dropped: u32,
+}
+
+/// What became of a step.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct StepRow {
+    pub(crate) name: String,
+    /// Steps of one group run beside each other.
+    pub(crate) group: usize,
+    /// Whether it has a compensation.
+    pub(crate) compensated: bool,
+    pub(crate) mark: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
+}
+
+/// The step because of which a saga is rolled back.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FallenStep {
+    pub(crate) step: String,
+    pub(crate) why: String,
+}
+
+/// Who wants a stuck saga to be tried again.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Retrying {
+    pub(crate) by: String,
+}
+
+/// A saga that is due again.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RetriedSaga {
+    pub(crate) id: String,
+    pub(crate) by: String,
+}
+
 /// A problem, as far as the command line shows it.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ProblemBody {

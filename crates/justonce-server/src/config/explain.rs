@@ -204,13 +204,27 @@ fn lapsed_words(route: &RouteSettings) -> String {
             "the operation is unknown: retries get 409 and nothing is executed until somebody \
              resolves it (at most once)."
         }
+        OnLapsed::Rerun | OnLapsed::Resume if route.complete.is_some() => {
+            "the gateway sends the stored request again, or the next request executes it, and it \
+             may take effect twice (at least once)."
+        }
         OnLapsed::Rerun | OnLapsed::Resume => {
             "the next request executes it again, and it may take effect twice (at least once)."
         }
     };
+    let stored = match &route.complete {
+        None => String::new(),
+        Some(without) if without.is_empty() => {
+            " Requests are stored with the claim, with all their headers.".to_owned()
+        }
+        Some(without) => format!(
+            " Requests are stored with the claim, with all their headers but {}.",
+            headers(without)
+        ),
+    };
     format!(
         "once its lease of {lease} has lapsed, {lapsed} While the gateway lives, it renews the \
-         lease for up to {cap}."
+         lease for up to {cap}.{stored}"
     )
 }
 

@@ -56,8 +56,8 @@ pub use load::{load, parse, parse_with, store_url, variables_of_the_process};
 pub use report::{ConfigError, Excerpt, Place, Problem};
 pub use schema::{documented_keys, variable_names};
 pub use settings::{
-    AdminToken, BodyMode, Breaker, Fact, FingerprintRule, KeyFormat, KeySettings, KeySource,
-    KeySyntax, Limits, Log, LogFormat, LogLevel, NearCacheSettings, OnStatus, Places,
+    AdminToken, BodyMode, Breaker, CompleterLimits, Fact, FingerprintRule, KeyFormat, KeySettings,
+    KeySource, KeySyntax, Limits, Log, LogFormat, LogLevel, NearCacheSettings, OnStatus, Places,
     PostgresSettings, ProbeHeader, ProbeOutcome, ProbeRule, ProbeSettings, RedisSettings,
     RouteSettings, ScopePart, Secret, ServerUrl, Settings, StatusRule, StatusSet, StoreSettings,
     StoreUrl, Template, Timeouts, Tls, Wanted, WhenBusy, WhenStoreDown,

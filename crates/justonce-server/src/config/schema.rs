@@ -92,6 +92,7 @@ pub(super) const TOP: &[Field] = &[
             plain("open_for"),
         ],
     ),
+    table("completer", &[plain("every"), plain("at_once")]),
     table(DEFAULTS, SHARED),
     Field { name: ROUTES, shape: Shape::Tables },
 ];
@@ -123,6 +124,8 @@ pub(super) const SHARED: &[Field] = &[
     plain("stored_response_body"),
     plain("drop_headers"),
     plain("keep_headers"),
+    plain("complete"),
+    plain("complete_without"),
     table(
         "probe",
         &[

@@ -52,6 +52,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// When an upstream is given a rest; nothing for never.
     pub breaker: Option<Breaker>,
+    /// How operations are driven on whose gateway died.
+    pub completer: CompleterLimits,
     /// What the `type` of a problem begins with, without a slash at the end; nothing for the
     /// gateway's own pages.
     pub problems_base: Option<String>,
@@ -84,6 +86,7 @@ impl Settings {
             ("limits", self.limits != new.limits),
             ("timeouts", self.timeouts != new.timeouts),
             ("breaker", self.breaker != new.breaker),
+            ("completer", self.completer != new.completer),
             ("problems_base", self.problems_base != new.problems_base),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
@@ -240,6 +243,15 @@ pub struct Breaker {
     pub open_for: Duration,
 }
 
+/// How operations are driven on whose gateway died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompleterLimits {
+    /// The pause between two rounds.
+    pub every: Duration,
+    /// How many operations are driven at once.
+    pub at_once: usize,
+}
+
 /// What a route promises and demands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteSettings {
@@ -274,6 +286,9 @@ pub struct RouteSettings {
     pub drop_headers: Vec<HeaderName>,
     /// Headers of answers that are stored although they would not be.
     pub keep_headers: Vec<HeaderName>,
+    /// The headers that are not stored with requests; nothing if requests are not stored, and
+    /// operations not driven on without their callers.
+    pub complete: Option<Vec<HeaderName>>,
     /// How unknown operations are asked about; nothing if nobody is asked.
     pub probe: Option<ProbeSettings>,
 }

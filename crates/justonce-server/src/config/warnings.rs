@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use http::Method;
-use http::header::{AUTHORIZATION, SET_COOKIE};
+use http::header::{AUTHORIZATION, COOKIE, SET_COOKIE};
 use justonce::OnLapsed;
 
 use super::covers::Reach;
@@ -98,7 +98,7 @@ fn of_route(route: &RouteSettings) -> Vec<String> {
     let Some(key) = &route.key else { return Vec::new() };
     let mut texts = Vec::new();
     texts.extend(rerun(route));
-    if route.probe.is_some() && route.policy.on_lapsed() == OnLapsed::Rerun {
+    if route.probe.is_some() && route.policy.on_lapsed() != OnLapsed::Hold {
         texts.push(
             "`probe` without `on_lapsed = \"hold\"`: what is run again is not asked about".into(),
         );
@@ -137,6 +137,12 @@ fn of_route(route: &RouteSettings) -> Vec<String> {
         );
     }
     texts.extend(statuses(route));
+    if let Some(without) = &route.complete
+        && let Some(name) = [AUTHORIZATION, COOKIE].iter().find(|name| !without.contains(name))
+    {
+        let name = header(name);
+        texts.push(format!("`complete`: the store keeps requests, with {name} if they have it"));
+    }
     let personal =
         route.keep_headers.iter().find(|name| [SET_COOKIE, AUTHORIZATION].contains(name));
     if let Some(name) = personal {
@@ -147,7 +153,7 @@ fn of_route(route: &RouteSettings) -> Vec<String> {
 }
 
 fn rerun(route: &RouteSettings) -> Option<String> {
-    if route.policy.on_lapsed() != OnLapsed::Rerun {
+    if route.policy.on_lapsed() == OnLapsed::Hold {
         return None;
     }
     let pattern = route.pattern.as_ref();

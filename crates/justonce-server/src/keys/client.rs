@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 
-use super::options::KeysOptions;
+use super::options::AdminOptions;
 use crate::admin::wire::ProblemBody;
 use crate::config::{AdminToken, Secret};
 
@@ -22,13 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// A gateway's admin API.
-pub(super) struct Client {
+pub(crate) struct Client {
     authority: String,
     token: Option<Secret>,
 }
 
 /// An answer of the admin API.
-pub(super) enum Answered {
+pub(crate) enum Answered {
     /// It was done; this is what it said.
     Done(Bytes),
     /// It was refused.
@@ -37,7 +37,7 @@ pub(super) enum Answered {
 
 impl Client {
     /// The one that the options name.
-    pub(super) fn new(options: &KeysOptions) -> anyhow::Result<Self> {
+    pub(crate) fn new(options: &AdminOptions) -> anyhow::Result<Self> {
         let token = match (&options.token, &options.token_file) {
             (Some(token), _) => Some(Secret::new(token.trim())),
             (None, Some(file)) => Some(
@@ -50,11 +50,11 @@ impl Client {
         Ok(Self { authority: authority(&options.admin)?, token })
     }
 
-    pub(super) async fn get(&self, path: &str) -> anyhow::Result<Answered> {
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Answered> {
         self.send(Method::GET, path, Bytes::new()).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Answered> {
+    pub(crate) async fn post(&self, path: &str, body: Vec<u8>) -> anyhow::Result<Answered> {
         self.send(Method::POST, path, body.into()).await
     }
 
@@ -109,7 +109,7 @@ fn judge(status: StatusCode, body: Bytes) -> anyhow::Result<Answered> {
 }
 
 /// Reads an answer.
-pub(super) fn parsed<T: DeserializeOwned>(body: &[u8]) -> anyhow::Result<T> {
+pub(crate) fn parsed<T: DeserializeOwned>(body: &[u8]) -> anyhow::Result<T> {
     serde_json::from_slice(body).context("this is no answer of a gateway's admin API")
 }
 

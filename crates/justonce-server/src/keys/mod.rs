@@ -1,11 +1,13 @@
 //! `justonce keys`: records through the admin API of a gateway that runs.
 
-mod client;
+pub(crate) mod client;
 mod options;
-mod print;
+pub(crate) mod print;
 mod run;
 
 pub use options::{
-    KeysCommand, KeysOptions, ListOptions, OutcomeOptions, ResolveOptions, ShowOptions,
+    AdminOptions, KeysCommand, KeysOptions, ListOptions, OutcomeOptions, ResolveOptions,
+    ShowOptions,
 };
 pub use run::run;
+pub(crate) use run::{LITERAL, by, full_id, refused};

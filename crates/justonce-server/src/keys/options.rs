@@ -7,6 +7,17 @@ use clap::{Args, Subcommand};
 /// Where the admin API is, and what to do there.
 #[derive(Debug, Args)]
 pub struct KeysOptions {
+    #[command(flatten)]
+    /// Where the admin API is.
+    pub at: AdminOptions,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: KeysCommand,
+}
+
+/// Where the admin API is, and how its answers are shown.
+#[derive(Debug, Args)]
+pub struct AdminOptions {
     /// Where the gateway's operators connect
     #[arg(
         long,
@@ -31,9 +42,6 @@ pub struct KeysOptions {
     /// Print JSON, as the admin API gives it
     #[arg(long, global = true)]
     pub json: bool,
-    /// What to do.
-    #[command(subcommand)]
-    pub command: KeysCommand,
 }
 
 /// What to do with records.

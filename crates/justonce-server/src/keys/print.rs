@@ -8,10 +8,10 @@ use comfy_table::{Table, presets};
 use crate::admin::wire::{KeyDetail, KeyPage, KeyRow, NoteRow, OutcomeDetail, Resolved};
 
 /// How many digits of a record's name are shown in a table; they are enough to name it.
-const SHOWN_DIGITS: usize = 16;
+pub(crate) const SHOWN_DIGITS: usize = 16;
 
 /// An answer as it came.
-pub(super) fn raw(body: &[u8]) {
+pub(crate) fn raw(body: &[u8]) {
     say(&String::from_utf8_lossy(body));
 }
 
@@ -106,7 +106,7 @@ fn outcome_line(outcome: &OutcomeDetail) -> String {
 }
 
 /// The answer itself, if it was asked for.
-fn contents(outcome: &OutcomeDetail) {
+pub(crate) fn contents(outcome: &OutcomeDetail) {
     for (name, value) in outcome.headers.iter().flatten() {
         say(&format!("  {}: {}", visible(name), visible(value)));
     }
@@ -122,7 +122,7 @@ fn contents(outcome: &OutcomeDetail) {
     }
 }
 
-fn timeline(notes: &[NoteRow]) -> Table {
+pub(crate) fn timeline(notes: &[NoteRow]) -> Table {
     let mut table = table(&["AT", "FENCE", "WHAT", "BY", "HOW", "WHY"]);
     for note in notes {
         let by = match (&note.by_kind, &note.by) {
@@ -143,7 +143,7 @@ fn timeline(notes: &[NoteRow]) -> Table {
     table
 }
 
-fn scope(parts: Option<&BTreeMap<String, String>>) -> String {
+pub(crate) fn scope(parts: Option<&BTreeMap<String, String>>) -> String {
     let Some(parts) = parts else { return "-".to_owned() };
     // A hash tells people nothing beyond that it is there.
     let short = |value: &str| match value.strip_prefix('~') {
@@ -156,17 +156,17 @@ fn scope(parts: Option<&BTreeMap<String, String>>) -> String {
 }
 
 /// A text of strangers, without what would steer the terminal.
-fn visible(text: &str) -> String {
+pub(crate) fn visible(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-fn table(head: &[&str]) -> Table {
+pub(crate) fn table(head: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(head.to_vec());
     table
 }
 
 /// Prints a line. A reader that has left, such as `head`, is no mistake.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

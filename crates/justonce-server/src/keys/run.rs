@@ -20,7 +20,8 @@ const REFUSED: u8 = 3;
 /// The request could not be understood, as with wrong options.
 const MISUSED: u8 = 2;
 /// What stands for itself in a query.
-const LITERAL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(crate) const LITERAL: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Carries out a command.
 ///
@@ -28,15 +29,17 @@ const LITERAL: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 ///
 /// If the admin API cannot be reached, or answers what nobody understands.
 pub fn run(options: &KeysOptions) -> anyhow::Result<ExitCode> {
-    let client = Client::new(options)?;
+    let client = Client::new(&options.at)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         match &options.command {
-            KeysCommand::List(wanted) => list(&client, wanted, options.json).await,
-            KeysCommand::Show(wanted) => show(&client, wanted, options.json).await,
-            KeysCommand::Release(who) => resolve(&client, "release", who, None, options.json).await,
-            KeysCommand::Complete(what) => settle(&client, "complete", what, options.json).await,
-            KeysCommand::Fail(what) => settle(&client, "fail", what, options.json).await,
+            KeysCommand::List(wanted) => list(&client, wanted, options.at.json).await,
+            KeysCommand::Show(wanted) => show(&client, wanted, options.at.json).await,
+            KeysCommand::Release(who) => {
+                resolve(&client, "release", who, None, options.at.json).await
+            }
+            KeysCommand::Complete(what) => settle(&client, "complete", what, options.at.json).await,
+            KeysCommand::Fail(what) => settle(&client, "fail", what, options.at.json).await,
         }
     })
 }
@@ -133,7 +136,7 @@ async fn resolve(
         Ok(id) => id,
         Err((status, problem)) => return Ok(refused(status, &problem)),
     };
-    let by = by(who)?;
+    let by = by(who.by.as_ref())?;
     let said = Resolving { fence: who.fence, by, why: who.why.clone(), outcome };
     let body = serde_json::to_vec(&said).context("the resolution cannot be written as JSON")?;
     match client.post(&format!("/keys/{id}/{how}"), body).await? {
@@ -151,14 +154,14 @@ async fn resolve(
 }
 
 /// Who resolves: whom the options name, or who is logged in.
-fn by(who: &ResolveOptions) -> anyhow::Result<String> {
+pub(crate) fn by(named: Option<&String>) -> anyhow::Result<String> {
     let login = || ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
-    let by = who.by.clone().or_else(login).filter(|by| !by.trim().is_empty());
+    let by = named.cloned().or_else(login).filter(|by| !by.trim().is_empty());
     by.context("it is not known who you are: say it with --by NAME")
 }
 
 /// All digits of a record's name. Only whole names are resolved, so a cut one is looked up.
-async fn full_id(
+pub(crate) async fn full_id(
     client: &Client,
     id: &str,
 ) -> anyhow::Result<Result<String, (StatusCode, ProblemBody)>> {
@@ -172,7 +175,7 @@ async fn full_id(
 }
 
 /// Says why not.
-fn refused(status: StatusCode, problem: &ProblemBody) -> ExitCode {
+pub(crate) fn refused(status: StatusCode, problem: &ProblemBody) -> ExitCode {
     eprintln!("justonce: {}: {}", problem.code, problem.detail);
     match status {
         StatusCode::NOT_FOUND | StatusCode::CONFLICT => ExitCode::from(REFUSED),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Request, Response, Uri, Version};
+use http::{Method, Request, Response, Uri, Version, request};
 use http_body::Body;
 use hyper::upgrade::OnUpgrade;
 
@@ -27,7 +27,12 @@ pub(super) fn prepare(request: &mut Request<SendBody>, via: bool) -> Option<OnUp
         None
     };
     let switch = upgrade.is_some().then(|| hyper::upgrade::on(&mut *request));
-    take_host(request);
+    if let Some((uri, host)) = host_of(request.uri()) {
+        *request.uri_mut() = uri;
+        if let Some(host) = host {
+            request.headers_mut().insert(header::HOST, host);
+        }
+    }
     strip(request.headers_mut());
     if let Some(protocol) = upgrade {
         let headers = request.headers_mut();
@@ -54,16 +59,30 @@ pub(super) fn clean_response<B>(response: &mut Response<B>, via: bool) {
     *response.version_mut() = Version::HTTP_11;
 }
 
-/// The host a request is for stands in its URI in HTTP/2, and wherever it does it is what counts.
-fn take_host(request: &mut Request<SendBody>) {
-    let Some(authority) = request.uri().authority() else { return };
-    let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
-    let host = HeaderValue::from_str(host);
-    let path = request.uri().path_and_query().cloned();
-    *request.uri_mut() = path.map_or_else(|| Uri::from_static("/"), Uri::from);
-    if let Ok(host) = host {
-        request.headers_mut().insert(header::HOST, host);
+/// Makes the head of a client's request what an upstream would get, for whoever stores it and
+/// sends it later.
+pub(crate) fn as_forwarded(parts: &mut request::Parts) {
+    if let Some((uri, host)) = host_of(&parts.uri) {
+        parts.uri = uri;
+        if let Some(host) = host {
+            parts.headers.insert(header::HOST, host);
+        }
     }
+    strip(&mut parts.headers);
+    if let Some(client) = parts.extensions.remove::<Client>() {
+        introduce(&mut parts.headers, &client);
+    }
+}
+
+/// The host a request is for stands in its URI in HTTP/2, and wherever it does it is what counts.
+/// Gives the URI without it, and the header that says it instead.
+fn host_of(uri: &Uri) -> Option<(Uri, Option<HeaderValue>)> {
+    let authority = uri.authority()?;
+    let host = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, host)| host);
+    let host = HeaderValue::from_str(host).ok();
+    let path = uri.path_and_query().cloned();
+    let rest = path.map_or_else(|| Uri::from_static("/"), Uri::from);
+    Some((rest, host))
 }
 
 fn wanted_protocol(headers: &HeaderMap) -> Option<HeaderValue> {

@@ -12,10 +12,12 @@
 mod admin;
 mod breaker;
 mod client;
+mod completer;
 mod contract;
 mod crash;
 mod process;
 mod reload;
+mod sagas;
 mod shutdown;
 mod stage;
 mod stores;

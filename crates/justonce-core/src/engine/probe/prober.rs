@@ -1,7 +1,6 @@
 //! Finds what is unknown, asks about it, and resolves it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
@@ -15,7 +14,6 @@ use crate::clock::Timestamp;
 use crate::engine::{Engine, Settlement};
 use crate::error::StoreResult;
 use crate::record::{RecordId, StateName};
-use crate::scope::Scope;
 use crate::step::{Resolution, Resolve};
 use crate::store::{Cursor, ListQuery};
 use crate::timeline::Resolver;
@@ -266,7 +264,7 @@ impl<P: Probe> Question<P> {
         let Some((resolution, why)) = answer.resolution() else { return ProbeEnd::Unclear };
         let how = resolution.how();
         if resolution == Resolution::Release {
-            match is_over(&engine, id, scope, settings.release_after).await {
+            match engine.is_unknown_for(id, scope, settings.release_after).await {
                 Ok(true) => {}
                 Ok(false) => return ProbeEnd::TooEarly,
                 Err(error) => return ProbeEnd::Store(error),
@@ -279,28 +277,6 @@ impl<P: Probe> Question<P> {
             Err(error) => ProbeEnd::Store(error),
         }
     }
-}
-
-/// Whether an operation has been unknown for this long, by the clock of the store. A claim whose
-/// lapse nobody has written down yet has not: its record does not say since when it lapsed.
-async fn is_over(engine: &Engine, id: RecordId, scope: Scope, time: Duration) -> StoreResult<bool> {
-    if time.is_zero() {
-        return Ok(true);
-    }
-    let stored = engine.store().get(&id).await?;
-    if stored.is_none_or(|stored| stored.entry.state_name() != StateName::Unknown) {
-        return Ok(false);
-    }
-    // Records are listed in the order of their names, so it is the first or not there.
-    let query = ListQuery {
-        state: Some(StateName::Unknown),
-        scope: Some(scope),
-        unchanged_for: Some(time),
-        limit: 1,
-        after: Cursor::before(id),
-    };
-    let page = engine.store().list(&query).await?;
-    Ok(page.records.first().is_some_and(|first| first.id == id))
 }
 
 /// A task that ends when nobody waits for it any more.

@@ -114,7 +114,7 @@ fn age(text: &str) -> Result<std::time::Duration, Refusal> {
         .map_err(|_| Refusal::invalid("`unchanged_for` must be a duration, as in 1h."))
 }
 
-fn cursor(text: &str) -> Result<Cursor, Refusal> {
+pub(crate) fn cursor(text: &str) -> Result<Cursor, Refusal> {
     RecordId::parse(text)
         .map(Cursor)
         .ok_or_else(|| Refusal::invalid("`after` must be the `next` of a page before."))

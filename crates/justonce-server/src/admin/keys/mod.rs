@@ -7,7 +7,8 @@ mod resolve;
 mod show;
 mod view;
 
-pub(crate) use list::list;
+pub(crate) use list::{cursor, list};
 pub(crate) use outcome::outcome;
 pub(crate) use resolve::{Resolved, complete, fail, read, release, resolve, text};
-pub(crate) use show::show;
+pub(crate) use show::{Shown, find, show};
+pub(crate) use view::{detail, row};

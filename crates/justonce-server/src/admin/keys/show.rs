@@ -27,7 +27,7 @@ const MAX_LOOKS: usize = 4;
 pub(crate) struct Shown {
     /// Whether the headers and the body of the outcome are shown too.
     #[serde(default)]
-    contents: bool,
+    pub(crate) contents: bool,
 }
 
 /// A record, by its name or by the beginning of its name.
@@ -43,7 +43,7 @@ pub(crate) async fn show(
 }
 
 /// The record of this name, which may be cut as long as only one begins so.
-async fn find(engine: &Engine, name: &str) -> Result<RecordId, Refusal> {
+pub(crate) async fn find(engine: &Engine, name: &str) -> Result<RecordId, Refusal> {
     if let Some(id) = RecordId::parse(name) {
         return Ok(id);
     }

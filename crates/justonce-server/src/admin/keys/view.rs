@@ -15,7 +15,7 @@ use crate::admin::wire::{
 };
 
 /// A record in a list.
-pub(super) fn row(summary: &Summary) -> KeyRow {
+pub(crate) fn row(summary: &Summary) -> KeyRow {
     let scope = summary
         .scope
         .as_ref()
@@ -34,7 +34,7 @@ pub(super) fn row(summary: &Summary) -> KeyRow {
 }
 
 /// A record with its timeline. The contents of its outcome are shown only to those who ask.
-pub(super) fn detail(id: RecordId, looked: &Looked, contents: bool) -> Option<KeyDetail> {
+pub(crate) fn detail(id: RecordId, looked: &Looked, contents: bool) -> Option<KeyDetail> {
     let entry = &looked.stored.entry;
     // At the beginning of time nothing has ended, so every entry has its summary.
     let mut summary = ListQuery::default().matches(id, entry, Timestamp::ZERO)?;

@@ -11,13 +11,14 @@ use super::route::Base;
 use super::{address, routes, store};
 use crate::config::complaint::{Complaint, Read};
 use crate::config::convert::{
-    boolean, choice, duration, full_text, number, one_or_more, ratio, size, some_time,
+    boolean, choice, duration, full_text, number, one_or_more, ratio, size, some_time, time,
 };
 use crate::config::report::Report;
 use crate::config::schema::DEFAULTS;
 use crate::config::section::Section;
 use crate::config::settings::{
-    AdminToken, Breaker, Limits, Log, LogFormat, LogLevel, Secret, Settings, Timeouts, Tls,
+    AdminToken, Breaker, CompleterLimits, Limits, Log, LogFormat, LogLevel, Secret, Settings,
+    Timeouts, Tls,
 };
 use crate::config::store::StoreUrl;
 use crate::config::tree::{Node, Origin, Table};
@@ -50,6 +51,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     let log = log(&top.inside("log"), report);
     let limits = limits(&top.inside("limits"), report);
     let breaker = breaker(&top.inside("breaker"), report);
+    let completer = completer(&top.inside("completer"), report);
     let problems_base = top.get("problems_base", report, address::problems_base);
     let base = base(&top, report);
     let timeouts = timeouts(&top.inside("timeouts"), base.response_timeout.value, report);
@@ -71,6 +73,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         limits,
         timeouts,
         breaker,
+        completer,
         problems_base: problems_base.map(|set| set.value),
         default_route: default_route?,
         routes: routes?,
@@ -250,4 +253,12 @@ fn breaker(breaker: &Section<'_>, report: &mut Report) -> Option<Breaker> {
         open_for: breaker.get_or("open_for", Duration::from_secs(5), report, some_time),
     };
     enabled.then_some(settings)
+}
+
+fn completer(completer: &Section<'_>, report: &mut Report) -> CompleterLimits {
+    let all = Duration::from_millis(100)..=Duration::from_secs(3600);
+    CompleterLimits {
+        every: completer.get_or("every", Duration::from_secs(5), report, time(all)),
+        at_once: completer.get_or("at_once", 16, report, number(1..=1000)),
+    }
 }

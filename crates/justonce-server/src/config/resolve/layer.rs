@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::HeaderName;
 use justonce::{AfterRetention, JsonPointer, MAX_BODY_BYTES, MAX_LEASE, MIN_LEASE, OnLapsed};
 
+use super::complete;
 use super::gateway::MAX_REQUEST_BYTES;
 use super::key::KeyLayer;
 use super::probe::ProbeLayer;
@@ -36,6 +37,8 @@ pub(super) struct Layer {
     pub(super) stored_response_body: Option<Set<usize>>,
     pub(super) drop_headers: Option<Set<Vec<HeaderName>>>,
     pub(super) keep_headers: Option<Set<Vec<HeaderName>>>,
+    pub(super) complete: Option<Set<bool>>,
+    pub(super) complete_without: Option<Set<Vec<HeaderName>>>,
     pub(super) probe: ProbeLayer,
 }
 
@@ -93,6 +96,8 @@ impl Layer {
             ),
             drop_headers: section.get("drop_headers", report, list(header)),
             keep_headers: section.get("keep_headers", report, list(header)),
+            complete: section.get("complete", report, boolean),
+            complete_without: section.get("complete_without", report, list(header)),
             probe: ProbeLayer::read(&section.inside("probe"), report),
         };
         layer.check(report);
@@ -101,6 +106,7 @@ impl Layer {
 
     /// What cannot be said together in one table.
     fn check(&self, report: &mut Report) {
+        complete::check(self, report);
         if let (Some(drop), Some(keep)) = (&self.drop_headers, &self.keep_headers)
             && let Some(both) = keep.value.iter().find(|name| drop.value.contains(name))
         {
@@ -153,6 +159,8 @@ impl Layer {
             stored_response_body: self.stored_response_body.or(below.stored_response_body),
             drop_headers: self.drop_headers,
             keep_headers: self.keep_headers,
+            complete: self.complete.or(below.complete),
+            complete_without: self.complete_without.or(below.complete_without),
             probe: self.probe.over(below.probe),
         }
     }

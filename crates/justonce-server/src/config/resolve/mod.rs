@@ -1,6 +1,7 @@
 //! From the tree to settings: what values mean, what is left out, what contradicts what.
 
 mod address;
+mod complete;
 mod gateway;
 mod key;
 mod layer;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use justonce::{OnLapsed, Policy, PolicyError};
 
+use super::complete;
 use super::layer::Layer;
 use crate::config::report::Report;
 use crate::config::section::Set;
@@ -12,9 +13,13 @@ use crate::config::words;
 
 /// The promise of a route. What is wrong with it is reported, and then nothing comes back.
 pub(super) fn resolve(layer: &Layer, report: &mut Report) -> Option<Policy> {
-    let mut builder = Policy::builder();
     // A gateway cannot know what its upstream did.
-    builder = builder.on_lapsed(layer.on_lapsed.as_ref().map_or(OnLapsed::Hold, |set| set.value));
+    let on_lapsed = layer.on_lapsed.as_ref().map_or(OnLapsed::Hold, |set| set.value);
+    let mut builder = Policy::builder().on_lapsed(match on_lapsed {
+        // The request is stored with the claim, and the next claim must get it.
+        OnLapsed::Rerun if complete::is_on(layer) => OnLapsed::Resume,
+        other => other,
+    });
     if let Some(set) = &layer.lease {
         builder = builder.lease(set.value);
     }

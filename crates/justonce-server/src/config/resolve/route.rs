@@ -9,7 +9,7 @@ use justonce::http::Pattern;
 
 use super::layer::{BodyWord, FingerprintLayer, Layer};
 use super::policy::first_set;
-use super::{key, policy, probe};
+use super::{complete, key, policy, probe};
 use crate::config::report::Report;
 use crate::config::section::Set;
 use crate::config::settings::{
@@ -65,10 +65,14 @@ pub(super) fn resolve(
         on_store_down: value_or(&layer.on_store_down, WhenStoreDown::Refuse),
         store_status: rules.collect(),
         response_timeout: timeout.value,
-        request_body: value_or(&layer.request_body, base.request_body),
+        request_body: complete::longest_body(
+            layer,
+            value_or(&layer.request_body, base.request_body),
+        ),
         stored_response_body: value_or(&layer.stored_response_body, base.stored_response_body),
         drop_headers: value_or(&layer.drop_headers, Vec::new()),
         keep_headers: value_or(&layer.keep_headers, Vec::new()),
+        complete: complete::resolve(layer, report),
         probe,
     })
 }

@@ -6,4 +6,4 @@ mod callback;
 mod cli;
 mod probe;
 mod races;
-mod stage;
+pub(crate) mod stage;

@@ -1,0 +1,74 @@
+//! Sagas as the admin API shows them.
+
+use justonce::saga::{Log, LoggedStep, Mark, SeenSaga};
+use justonce::store::Summary;
+use serde_json::Value;
+
+use crate::admin::keys::row as key_row;
+use crate::admin::wire::{FallenStep, KeyDetail, KeyRow, SagaDetail, SagaRow, StepRow};
+
+/// A saga in a list.
+pub(super) fn row(summary: &Summary, seen: &SeenSaga) -> SagaRow {
+    of_record(key_row(summary), seen)
+}
+
+fn of_record(record: KeyRow, seen: &SeenSaga) -> SagaRow {
+    let stuck = seen.log.iter().flat_map(Log::steps).filter(|step| is_stuck(step));
+    SagaRow {
+        id: record.id,
+        saga: seen.saga.clone(),
+        state: seen.state.as_str().to_owned(),
+        key: record.key,
+        scope: record.scope,
+        fence: record.fence,
+        attempt: record.attempt,
+        created_at: record.created_at,
+        changed_at: record.changed_at,
+        stuck: stuck.map(|step| step.planned.name.clone()).collect(),
+    }
+}
+
+/// A saga with its steps. Its context is shown only to those who ask.
+pub(super) fn detail(seen: &SeenSaga, record: KeyDetail, contents: bool) -> SagaDetail {
+    let KeyDetail { row, claim, outcome, timeline, timeline_dropped, .. } = record;
+    let log = seen.log.as_ref();
+    SagaDetail {
+        row: of_record(row, seen),
+        claim,
+        steps: log.map(|log| log.steps().iter().map(step).collect()).unwrap_or_default(),
+        fallen: log.and_then(Log::fallen).map(|step| FallenStep {
+            step: step.planned.name.clone(),
+            why: step.why.clone().unwrap_or_default(),
+        }),
+        context: log.filter(|_| contents).and_then(|log| log.context::<Value>().ok()),
+        outcome,
+        timeline,
+        timeline_dropped,
+    }
+}
+
+fn step(step: &LoggedStep) -> StepRow {
+    StepRow {
+        name: step.planned.name.clone(),
+        group: step.planned.group,
+        compensated: step.planned.undo,
+        mark: mark(step.mark).to_owned(),
+        why: step.why.clone(),
+    }
+}
+
+const fn is_stuck(step: &LoggedStep) -> bool {
+    matches!(step.mark, Mark::StuckAhead | Mark::StuckBack)
+}
+
+const fn mark(mark: Mark) -> &'static str {
+    match mark {
+        Mark::Waiting => "waiting",
+        Mark::Done => "done",
+        Mark::Refused => "refused",
+        Mark::Doubted => "doubted",
+        Mark::Undone => "undone",
+        Mark::StuckAhead => "stuck_ahead",
+        Mark::StuckBack => "stuck_back",
+    }
+}

@@ -1,0 +1,105 @@
+//! The completer of all routes that want one, exchanged with the routes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use justonce::Engine;
+use justonce::saga::{Completer, CompleterSettings, Completing, Round};
+use metrics::counter;
+
+use super::driver::RouteDriver;
+use crate::config::Settings;
+use crate::gateway::Stack;
+
+/// How many records of each route one round looks at.
+const PAGE: usize = 100;
+
+/// The completer of all routes that want one.
+#[derive(Default)]
+pub(crate) struct Completers(ArcSwapOption<Completing>);
+
+impl Completers {
+    /// Starts a completer for these routes, and stops the one before. What it was driving goes on.
+    pub(crate) fn exchange(
+        &self,
+        engine: &Engine,
+        stack: &Arc<ArcSwap<Stack>>,
+        settings: &Settings,
+    ) -> anyhow::Result<()> {
+        let routes = settings.routes.iter().chain([&settings.default_route]);
+        let routes: Vec<_> =
+            routes.filter(|route| route.complete.is_some() && route.key.is_some()).collect();
+        // Owners renew at a third of their lease: who has not for that long may be gone.
+        let lease = routes.iter().map(|route| route.policy.lease()).max();
+        let Some(lease) = lease else {
+            self.stop();
+            return Ok(());
+        };
+        describe();
+        let mut completer = Completer::new(engine, completer_settings(settings, lease / 3));
+        let mut names = Vec::new();
+        for route in routes {
+            // Two patterns may share a name, and with it their keys.
+            if !names.contains(&&route.name) {
+                names.push(&route.name);
+                let driver = RouteDriver { route: route.name.clone(), stack: Arc::clone(stack) };
+                completer = completer.with(driver)?;
+            }
+        }
+        self.0.store(Some(Arc::new(completer.start(tell))));
+        Ok(())
+    }
+
+    /// Takes nothing more. What is under way goes on.
+    pub(crate) fn stop(&self) {
+        self.0.store(None);
+    }
+}
+
+impl fmt::Debug for Completers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Completers").field(&self.0.load().is_some()).finish()
+    }
+}
+
+const fn completer_settings(settings: &Settings, unchanged_for: Duration) -> CompleterSettings {
+    let limits = settings.completer;
+    CompleterSettings {
+        every: limits.every,
+        unchanged_for,
+        page: PAGE,
+        at_once: limits.at_once,
+        retry_stuck: None,
+    }
+}
+
+/// Makes the series exist before the first operation, so that rates begin at zero.
+fn describe() {
+    for result in ["ended", "not_yet", "left", "trouble"] {
+        counter!("justonce_completer_operations_total", "result" => result).increment(0);
+    }
+}
+
+/// Counts and logs what a round did.
+fn tell(round: Round) {
+    let troubles = round.troubles.len();
+    for (result, count) in [
+        ("ended", round.ended),
+        ("not_yet", round.not_yet),
+        ("left", round.left),
+        ("trouble", troubles),
+    ] {
+        counter!("justonce_completer_operations_total", "result" => result).increment(count as u64);
+    }
+    counter!("justonce_completer_records_total").increment(round.seen as u64);
+    counter!("justonce_completer_rounds_total").increment(1);
+    let Round { ended, not_yet, .. } = round;
+    if ended + not_yet > 0 {
+        tracing::info!(target: "justonce::completer", ended, not_yet, "operations were driven on");
+    }
+    for trouble in round.troubles {
+        tracing::warn!(target: "justonce::completer", %trouble, "an operation is not driven on");
+    }
+}
