@@ -3,14 +3,16 @@
 //! A batch here holds what many batches of the log left: of a record that changed several times,
 //! only the last change. A claim that ended soon never reaches the engine.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use justonce_core::store::{IdMap, Stats};
 use justonce_core::{RecordId, StateName, Timestamp};
 
-use crate::disk::{Disk, DiskOp};
+use crate::disk::{Disk, DiskOp, With};
 use crate::journal::{BatchRow, NAME_ALL_EVERY};
+use crate::rows::RowName;
 use crate::state::{Home, State, is_settled};
 use crate::step::Write;
 use crate::wal::{Handover, WalBatch};
@@ -52,8 +54,11 @@ impl Applied {
         let mut swept = Vec::new();
         let writes = batches.iter_mut().flat_map(|batch| batch.writes.iter_mut());
         let mut records: IdMap<LastChange> = IdMap::default();
+        let mut rows: BTreeMap<RowName, Option<Vec<u8>>> = BTreeMap::new();
         for write in writes {
             count(write, &mut row.done);
+            let own = write.rows.iter_mut();
+            rows.extend(own.map(|own| (own.name.clone(), own.value.take())));
             let bytes = match write.op.take() {
                 None => continue,
                 Some(DiskOp::Swept(key)) => {
@@ -79,7 +84,8 @@ impl Applied {
             let records = records.into_iter().map(|(id, change)| (id, change.bytes));
             disk.take_in(records).map_err(failed)?;
         }
-        disk.write(number, &row, swept.into_iter(), expiring.into_iter()).map_err(failed)?;
+        let with = With { swept, expiring, rows };
+        disk.write(number, &row, with).map_err(failed)?;
         self.number = number;
         self.names_all_next = false;
         self.done = row.done;
@@ -169,6 +175,7 @@ fn all_unsettled(state: &State) -> Vec<RecordId> {
 
 /// Lets go of a record that is settled and in the engine now.
 fn let_go(state: &State, write: &Write) {
+    state.rows.let_go(&write.rows, write.rows_change);
     if write.change == 0 {
         return;
     }

@@ -1,6 +1,6 @@
 //! The storage engine, in one file: nothing of it shows outside.
 //!
-//! Three keyspaces: the records are taken in first, then the rest is written in one atomic batch.
+//! Four keyspaces: the records are taken in first, then the rest is written in one atomic batch.
 //! What a crash leaves between the two is taken in once more.
 //!
 //! | keyspace | key | value |
@@ -8,9 +8,11 @@
 //! | `records` | record name | the record or tombstone |
 //! | `expiry` | end of the retention, batch number | the names of the records that end then |
 //! | `log` | batch number | one row a batch: what it left unsettled, and that none is missing |
+//! | `rows` | table, key | the callers' own rows |
 //!
 //! The batches here are not those of the write-ahead log: one holds what many of those left.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 
@@ -21,6 +23,7 @@ use justonce_core::store::Stored;
 use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp, codec};
 
 use crate::journal::{BatchRow, KEEP_ROWS};
+use crate::rows::RowName;
 
 /// The journals together take at most this much: it bounds how long reopening takes.
 const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
@@ -44,12 +47,23 @@ pub(crate) enum DiskOp {
     Swept(ExpiryRow),
 }
 
+/// What goes with a batch of records.
+pub(crate) struct With {
+    /// Rows of the expiry index that have been worked through.
+    pub(crate) swept: Vec<ExpiryRow>,
+    /// The names of what ends at a moment.
+    pub(crate) expiring: Vec<(u64, Vec<u8>)>,
+    /// The callers' own rows; nothing stands for one that goes.
+    pub(crate) rows: BTreeMap<RowName, Option<Vec<u8>>>,
+}
+
 /// The open database.
 pub(crate) struct Disk {
     database: Database,
     records: Keyspace,
     expiry: Keyspace,
     log: Keyspace,
+    rows: Keyspace,
 }
 
 impl Disk {
@@ -71,6 +85,7 @@ impl Disk {
             })?,
             expiry: database.keyspace("expiry", options)?,
             log: database.keyspace("log", options)?,
+            rows: database.keyspace("rows", options)?,
             database,
         })
     }
@@ -81,6 +96,12 @@ impl Disk {
             return Ok(None);
         };
         Ok(Some((codec::decode(id, &bytes)?, bytes.len())))
+    }
+
+    /// A row of the caller's own.
+    pub(crate) fn row(&self, name: &RowName) -> StoreResult<Option<Vec<u8>>> {
+        let found = self.rows.get(name.as_bytes()).map_err(|e| unreadable(&e))?;
+        Ok(found.map(|bytes| bytes.to_vec()))
     }
 
     /// Records behind `after`, in order.
@@ -153,9 +174,9 @@ impl Disk {
         &self,
         number: u64,
         row: &BatchRow,
-        swept: impl Iterator<Item = ExpiryRow>,
-        expiring: impl Iterator<Item = (u64, Vec<u8>)>,
+        with: With,
     ) -> Result<(), fjall::Error> {
+        let With { swept, expiring, rows } = with;
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         for key in swept {
             batch.remove(&self.expiry, key.as_slice());
@@ -167,6 +188,12 @@ impl Disk {
                 *to = from;
             }
             batch.insert(&self.expiry, key.as_slice(), ids);
+        }
+        for (name, value) in rows {
+            match value {
+                Some(value) => batch.insert(&self.rows, name.as_bytes(), value),
+                None => batch.remove(&self.rows, name.as_bytes()),
+            }
         }
         batch.insert(&self.log, number.to_be_bytes().as_slice(), row.to_bytes());
         if let Some(old) = number.checked_sub(KEEP_ROWS) {

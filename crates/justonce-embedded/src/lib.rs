@@ -27,6 +27,9 @@
 //! together ([`commit`]); another brings them into the storage engine behind the callers' backs.
 //! Point reads wait for no writer.
 //!
+//! Beside the records lie rows of your own, written in one batch with a recovery point or an outcome
+//! ([`EmbeddedStore::checkpoint_with`], [`EmbeddedStore::outcome_with`]).
+//!
 //! After an I/O error or on a full disk the store stops: replays of what is on disk go on, every
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
@@ -40,6 +43,7 @@ mod maintenance;
 mod open;
 mod owner;
 mod records;
+mod rows;
 mod state;
 mod step;
 mod wal;
@@ -49,3 +53,4 @@ mod writer;
 pub use clock::SystemClock;
 pub use delay::CommitDelay;
 pub use open::{EmbeddedBuilder, EmbeddedStore, OpenError};
+pub use rows::{RowName, RowWrites};

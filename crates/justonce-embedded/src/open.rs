@@ -59,6 +59,8 @@ pub(crate) struct Inner {
     /// Where the sweep under way goes on in the expiry index. Behind it lie removed rows, which
     /// take time to walk over.
     pub(crate) sweep_from: Mutex<ExpiryRow>,
+    /// Held by the one who writes rows.
+    pub(crate) row_writer: Mutex<()>,
     applier: Mutex<Option<JoinHandle<()>>>,
     directory: PathBuf,
     _lock: DirectoryLock,
@@ -173,6 +175,7 @@ impl EmbeddedBuilder {
             state,
             commits,
             sweep_from: Mutex::default(),
+            row_writer: Mutex::default(),
             applier: Mutex::new(Some(applier)),
             directory: directory.clone(),
             _lock: lock,
@@ -255,6 +258,12 @@ impl Inner {
                 }
             }
         }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").finish_non_exhaustive()
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::commit::Ticket;
 use crate::disk::Disk;
+use crate::rows::PendingRows;
 
 /// How many fences are reserved on disk ahead of those given.
 pub(crate) const RESERVED_FENCES: u64 = 1 << 20;
@@ -28,6 +29,8 @@ pub(crate) struct State {
     pub(crate) hot: HotCache,
     pub(crate) live_count: AtomicUsize,
     pub(crate) fences: Fences,
+    /// The callers' rows that the storage engine does not have yet.
+    pub(crate) rows: PendingRows,
     pub(crate) stopped: OnceLock<Arc<str>>,
     clock: Box<dyn Clock>,
     floor: Timestamp,
@@ -142,6 +145,7 @@ impl State {
             ),
             live_count: AtomicUsize::new(0),
             fences,
+            rows: PendingRows::default(),
             stopped: OnceLock::new(),
             clock,
             floor,

@@ -1,5 +1,6 @@
 //! One step of the protocol: decided by the caller under a short lock, made durable by the writer.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,8 +10,9 @@ use justonce_core::{
     StoreResult, Timestamp, codec, ends_claim, transition,
 };
 
-use crate::commit::{GroupCommit, Ticket};
+use crate::commit::{Closed, GroupCommit, Ticket};
 use crate::disk::{DiskOp, ExpiryRow};
+use crate::rows::RowWrite;
 use crate::state::{Found, Home, Live, MAX_LIVE, Row, Shard, State, is_settled};
 
 /// More than this many writes in the queue mean that the disk does not keep up.
@@ -28,6 +30,10 @@ pub(crate) struct Write {
     pub(crate) adds: Home,
     /// When what it adds may be swept.
     pub(crate) expires_at: Option<Timestamp>,
+    /// The caller's own rows that go with it.
+    pub(crate) rows: Vec<RowWrite>,
+    /// The number under which they are kept until the engine has them.
+    pub(crate) rows_change: u64,
 }
 
 impl Write {
@@ -40,6 +46,8 @@ impl Write {
             replaces: Home::Nowhere,
             adds: Home::Nowhere,
             expires_at: None,
+            rows: Vec::new(),
+            rows_change: 0,
         }
     }
 
@@ -68,15 +76,27 @@ struct Before {
     row: Option<Arc<Row>>,
     home: Home,
     live: Option<Live>,
+    /// The rows that go with the step.
+    rows: Vec<RowWrite>,
 }
 
 impl Stepper<'_> {
     /// Decides a step, and carries the decision out if it changes anything.
     pub(crate) fn attempt(&self, id: RecordId, action: &Action) -> StoreResult<Tried> {
+        self.attempt_with(id, action, Vec::new())
+    }
+
+    /// The same, with rows that are written if the step changes anything.
+    pub(crate) fn attempt_with(
+        &self,
+        id: RecordId,
+        action: &Action,
+        mut rows: Vec<RowWrite>,
+    ) -> StoreResult<Tried> {
         loop {
             let left = {
                 let mut shard = self.state.table.of(&id);
-                if let Some(tried) = self.step_live(&mut shard, id, action) {
+                if let Some(tried) = self.step_live(&mut shard, id, action, &mut rows) {
                     return tried;
                 }
                 shard.left
@@ -105,7 +125,8 @@ impl Stepper<'_> {
             let home = row
                 .as_ref()
                 .map_or(Home::Nowhere, |row| Home::Done(row.stored.entry.state_name(), row.bytes));
-            let before = Before { row, home, live: None };
+            // Rows go with claims that are alive; those are in the table.
+            let before = Before { row, home, live: None, rows: Vec::new() };
             return self.decide(&mut shard, id, action, before, decision, fresh);
         }
     }
@@ -116,6 +137,7 @@ impl Stepper<'_> {
         shard: &mut Shard,
         id: RecordId,
         action: &Action,
+        rows: &mut Vec<RowWrite>,
     ) -> Option<StoreResult<Tried>> {
         let live = shard.live.get(&id)?;
         let entry = live.row.as_ref().map(|row| &row.stored.entry);
@@ -126,7 +148,8 @@ impl Stepper<'_> {
             return Some(Ok(Tried::Decided(decision.answer, pending)));
         }
         let live = shard.live.remove(&id)?;
-        let before = Before { row: live.row.clone(), home: live.home, live: Some(live) };
+        let (row, home, rows) = (live.row.clone(), live.home, mem::take(rows));
+        let before = Before { row, home, live: Some(live), rows };
         Some(self.decide(shard, id, action, before, decision, Fence::NONE))
     }
 
@@ -183,10 +206,13 @@ impl Stepper<'_> {
         &self,
         shard: &mut Shard,
         id: RecordId,
-        before: Before,
+        mut before: Before,
         decision: Decision,
     ) -> StoreResult<Tried> {
-        let durable = decision.durable;
+        let rows = mem::take(&mut before.rows);
+        // A claim that was lost writes nothing but that.
+        let rows = if decision.answer == Answer::Applied { rows } else { Vec::new() };
+        let durable = decision.durable || !rows.is_empty();
         let ended = match (&before.row, &decision.change) {
             (Some(row), Change::Put(after)) => ends_claim(&row.stored.entry, Some(after)),
             (Some(row), Change::Remove) => ends_claim(&row.stored.entry, None),
@@ -196,18 +222,11 @@ impl Stepper<'_> {
         let (after, answer) = decision.carry_out(stored);
         let change = before.live.as_ref().map_or(0, |live| live.change) + 1;
         let planned = plan(id, change, before.home, after, durable);
-        // What nobody waits for, a sweep's work, does not wake the writer.
-        let enqueue = if durable { GroupCommit::enqueue } else { GroupCommit::ride_along };
-        let ticket = match planned.write {
-            None => None,
-            Some(write) => match enqueue(self.commits, write) {
-                Ok(ticket) => Some(ticket),
-                Err(_) => {
-                    restore(shard, id, before);
-                    self.state.writable()?;
-                    return Err(closed());
-                }
-            },
+        let queued = planned.write.map(|write| self.queue(write, rows, durable)).transpose();
+        let Ok(ticket) = queued else {
+            restore(shard, id, before);
+            self.state.writable()?;
+            return Err(closed());
         };
         // From here on the decision stands.
         let was_live = before.live.is_some();
@@ -235,6 +254,18 @@ impl Stepper<'_> {
         Ok(Tried::Decided(answer, wait))
     }
 
+    /// Hands a write to the writer, with the rows that go with it.
+    fn queue(&self, write: Write, rows: Vec<RowWrite>, durable: bool) -> Result<Ticket, Closed> {
+        if rows.is_empty() {
+            // What nobody waits for, a sweep's work, does not wake the writer.
+            let enqueue = if durable { GroupCommit::enqueue } else { GroupCommit::ride_along };
+            return enqueue(self.commits, write);
+        }
+        self.state.rows.queue(rows, |rows, rows_change| {
+            self.commits.enqueue(Write { rows, rows_change, ..write })
+        })
+    }
+
     fn count(&self, was_live: bool, is_live: bool) {
         match (was_live, is_live) {
             (false, true) => self.state.live_count.fetch_add(1, Ordering::Relaxed),
@@ -254,7 +285,15 @@ struct Planned {
 
 /// Where the record goes. What need not be durable and is not settled stays in memory.
 fn plan(id: RecordId, change: u64, from: Home, after: Option<Stored>, durable: bool) -> Planned {
-    let write = |op, adds, expires_at| Write { id, change, op, replaces: from, adds, expires_at };
+    let write = |op, adds, expires_at| Write {
+        id,
+        change,
+        op,
+        replaces: from,
+        adds,
+        expires_at,
+        ..Write::empty()
+    };
     let Some(stored) = after else {
         let on_disk = from != Home::Nowhere;
         let write = on_disk.then(|| write(Some(DiskOp::Remove), Home::Nowhere, None));

@@ -7,6 +7,7 @@ use justonce_core::{RecordId, StateName, Timestamp};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::disk::DiskOp;
+use crate::rows::{RowName, RowWrite};
 use crate::state::Home;
 use crate::step::Write;
 
@@ -77,12 +78,20 @@ fn encode_write(write: &Write, buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(&expires_at.to_le_bytes());
     match &write.op {
         None | Some(DiskOp::Remove) => {}
-        Some(DiskOp::Put(bytes)) => {
-            buffer.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-            buffer.extend_from_slice(bytes);
-        }
+        Some(DiskOp::Put(bytes)) => put_bytes(bytes, buffer),
         Some(DiskOp::Swept(row)) => buffer.extend_from_slice(row),
     }
+    buffer.extend_from_slice(&(write.rows.len() as u64).to_le_bytes());
+    for RowWrite { name, value } in &write.rows {
+        put_bytes(name.as_bytes(), buffer);
+        buffer.push(u8::from(value.is_some()));
+        put_bytes(value.as_deref().unwrap_or_default(), buffer);
+    }
+}
+
+fn put_bytes(bytes: &[u8], buffer: &mut Vec<u8>) {
+    buffer.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    buffer.extend_from_slice(bytes);
 }
 
 const fn home_to_bytes(home: Home) -> (u8, u32) {
@@ -193,8 +202,17 @@ impl<'a> Reader<'a> {
             3 => Some(DiskOp::Swept(self.array()?)),
             _ => return None,
         };
+        let count = self.word()?;
+        let rows = (0..count).map(|_| self.row()).collect::<Option<_>>()?;
         // Nobody in memory waits for it.
-        Some(Write { id, change: 0, op, replaces, adds, expires_at })
+        Some(Write { id, op, replaces, adds, expires_at, rows, ..Write::empty() })
+    }
+
+    fn row(&mut self) -> Option<RowWrite> {
+        let name = RowName::from_bytes(self.bytes()?);
+        let [there] = self.array()?;
+        let value = self.bytes()?.to_vec();
+        Some(RowWrite { name, value: (there == 1).then_some(value) })
     }
 }
 
@@ -205,6 +223,7 @@ mod tests {
     fn writes() -> Vec<Write> {
         let id = |n| RecordId::from_bytes([n; 32]);
         let done = Home::Done(StateName::Completed, 77);
+        let row = |value| RowWrite { name: RowName::new("rooms", "7").unwrap(), value };
         vec![
             Write { id: id(1), op: Some(DiskOp::Put(vec![1, 2, 3])), ..Write::empty() },
             Write {
@@ -216,7 +235,7 @@ mod tests {
                 ..Write::empty()
             },
             Write::swept([9; 16]),
-            Write::empty(),
+            Write { rows: vec![row(Some(vec![4])), row(None)], ..Write::empty() },
         ]
     }
 

@@ -23,6 +23,7 @@ mod reconcile;
 mod reconcile_props;
 mod reconcile_stage;
 mod rehearsed;
+mod rows;
 mod steps;
 mod stuck;
 mod within;

@@ -1,0 +1,84 @@
+//! What a row is called.
+
+use std::fmt;
+
+use justonce_core::{StoreError, StoreErrorKind, StoreResult};
+
+/// The longest name of a table, in bytes.
+const MAX_TABLE_BYTES: usize = 64;
+/// The longest key of a row, in bytes.
+const MAX_KEY_BYTES: usize = 1024;
+/// Between the table and the key: no table's name has it.
+const BETWEEN: u8 = 0;
+
+/// A row's table and key, as they lie on disk.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RowName(Box<[u8]>);
+
+impl RowName {
+    /// The row with this key in this table. Tables need not be made.
+    ///
+    /// # Errors
+    ///
+    /// If the table's name is empty, over 64 bytes, or has anything but `a-z`, `0-9`, `_` and `-`;
+    /// or if the key is over 1024 bytes.
+    pub fn new(table: &str, key: impl AsRef<[u8]>) -> StoreResult<Self> {
+        let key = key.as_ref();
+        let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        if table.is_empty() || table.len() > MAX_TABLE_BYTES || !table.bytes().all(plain) {
+            return Err(refused(format!(
+                "{table:?} is no name for a table: use up to {MAX_TABLE_BYTES} of a-z, 0-9, _ and -"
+            )));
+        }
+        if key.len() > MAX_KEY_BYTES {
+            let long = key.len();
+            return Err(refused(format!(
+                "a row's key has at most {MAX_KEY_BYTES} bytes, not {long}"
+            )));
+        }
+        let bytes = table.bytes().chain([BETWEEN]).chain(key.iter().copied());
+        Ok(Self(bytes.collect()))
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A name that was written before.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+}
+
+impl fmt::Debug for RowName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RowName({})", self.0.escape_ascii())
+    }
+}
+
+fn refused(message: String) -> StoreError {
+    StoreError::not_applied(StoreErrorKind::Protocol, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_different_tables_never_meet() {
+        let name = |table, key: &[u8]| RowName::new(table, key).unwrap();
+        assert_ne!(name("a", b"b"), name("ab", b""));
+        assert_ne!(name("a", b"\0b"), name("a", b"b"));
+        assert!(name("a", b"\xff") < name("b", b""));
+    }
+
+    #[test]
+    fn bad_names_are_refused_with_a_reason() {
+        for table in ["", "Rooms", "a b", "a\0", &"x".repeat(65)] {
+            let said = RowName::new(table, b"1").unwrap_err().to_string();
+            assert!(said.contains("no name for a table"), "{said}");
+        }
+        let said = RowName::new("rooms", [0; 1025]).unwrap_err().to_string();
+        assert!(said.contains("1024"), "{said}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Phases that write rows of their own into the embedded store: the rows and the recovery point are
+//! durable together. A crash is the directory as it lies on disk at that moment, opened again.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use justonce_core::{Engine, HandlerError, Key, OnLapsed, Operation, Outcome, Policy, Ran, Scope};
+use justonce_embedded::{EmbeddedStore, RowName, RowWrites};
+use justonce_saga::{PhaseRun, Phases, Within};
+
+const PHASES: [&str; 3] = ["reserve", "charge", "ship"];
+/// How often a client asks for what another one may still hold.
+const PATIENCE: usize = 200;
+
+fn operation() -> Operation {
+    let policy = Policy::builder().on_lapsed(OnLapsed::Resume).lease(Duration::from_millis(200));
+    Operation::new(Scope::global(), Key::client("order").unwrap())
+        .with_policy(policy.build().unwrap())
+}
+
+fn row(phase: &str) -> RowName {
+    RowName::new("ledger", phase).unwrap()
+}
+
+/// How often each phase took effect.
+async fn ledger(store: &EmbeddedStore) -> Vec<u8> {
+    let mut found = Vec::new();
+    for phase in PHASES {
+        found.push(store.row(&row(phase)).await.unwrap().map_or(0, |times| times[0]));
+    }
+    found
+}
+
+/// Adds one to what a phase has done.
+fn once_more(rows: &mut RowWrites<'_>, phase: &str) -> Result<(), HandlerError> {
+    let before = rows.get(&row(phase)).map_err(|_| HandlerError::Unknown)?;
+    rows.put(row(phase), [before.map_or(1, |times| times[0] + 1)]);
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
+}
+
+async fn phase(
+    store: &EmbeddedStore,
+    run: &mut PhaseRun,
+    name: &str,
+    at: &impl Fn(&str),
+) -> Result<(), HandlerError> {
+    run.phase_within(name, async |phase: Within| {
+        let write = |rows: &mut RowWrites<'_>| {
+            once_more(rows, name)?;
+            at(&format!("in {name}"));
+            Ok(((), phase.point(&())?))
+        };
+        store.checkpoint_with(phase.context(), write).await
+    })
+    .await?;
+    at(&format!("after {name}"));
+    Ok(())
+}
+
+/// Runs the order; `at` is told where it is.
+async fn order(store: &Arc<EmbeddedStore>, at: impl Fn(&str)) -> Option<Ran> {
+    let engine = Engine::builder_shared(store.clone()).build();
+    let phases = Phases::new(PHASES).unwrap();
+    let ran = phases.run(&engine, &operation(), async |mut run| {
+        phase(store, &mut run, "reserve", &at).await?;
+        phase(store, &mut run, "charge", &at).await?;
+        let write = |rows: &mut RowWrites<'_>| {
+            once_more(rows, "ship")?;
+            at("in ship");
+            Ok(Outcome::bytes("shipped"))
+        };
+        let outcome = store.outcome_with(run.context(), write).await;
+        at("after ship");
+        outcome
+    });
+    ran.await.ok()
+}
+
+#[tokio::test]
+async fn wherever_it_dies_every_phase_takes_effect_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let original = directory.path().join("original");
+    let store = Arc::new(EmbeddedStore::open(&original).unwrap());
+    // The directory is kept as it is at each point.
+    let keep = |point: &str| copy(&original, &directory.path().join(point));
+    assert!(matches!(order(&store, keep).await, Some(Ran::Executed(_))));
+    let expected = [
+        ("in reserve", [0, 0, 0]),
+        ("after reserve", [1, 0, 0]),
+        ("in charge", [1, 0, 0]),
+        ("after charge", [1, 1, 0]),
+        ("in ship", [1, 1, 0]),
+        ("after ship", [1, 1, 1]),
+    ];
+    for (point, done) in expected {
+        let store = Arc::new(EmbeddedStore::open(directory.path().join(point)).unwrap());
+        assert_eq!(ledger(&store).await, done, "{point}");
+        let mut asked = 0;
+        loop {
+            let ran = order(&store, |_| {}).await;
+            if ran.as_ref().and_then(Ran::outcome) == Some(&Outcome::bytes("shipped")) {
+                break;
+            }
+            asked += 1;
+            assert!(asked < PATIENCE, "{point}: it never ended");
+        }
+        assert_eq!(ledger(&store).await, [1, 1, 1], "{point}");
+    }
+}
