@@ -27,8 +27,8 @@
 //! together ([`commit`]); another brings them into the storage engine behind the callers' backs.
 //! Point reads wait for no writer.
 //!
-//! Beside the records lie rows of your own, written in one batch with a recovery point or an outcome
-//! ([`EmbeddedStore::checkpoint_with`], [`EmbeddedStore::outcome_with`]).
+//! Beside the records lie rows of your own, written in one batch with a recovery point or an
+//! outcome ([`EmbeddedStore::checkpoint_with`], [`EmbeddedStore::outcome_with`]).
 //!
 //! After an I/O error or on a full disk the store stops: replays of what is on disk go on, every
 //! step that would write is refused. A restart recovers everything that was acknowledged.

@@ -200,9 +200,9 @@ async fn a_removed_row_stays_away() {
         let handler = async |context: Context| {
             let write = |rows: &mut RowWrites<'_>| {
                 if put {
-                    rows.put(row("7"), "taken")
+                    rows.put(row("7"), "taken");
                 } else {
-                    rows.remove(row("7"))
+                    rows.remove(row("7"));
                 }
                 let now = rows.get(&row("7")).map_err(|_| HandlerError::Unknown)?;
                 assert_eq!(now.is_some(), put, "what was written here counts here");

@@ -31,7 +31,9 @@ pub use justonce_core::*;
 #[cfg(feature = "embedded")]
 pub use justonce_embedded as embedded;
 #[cfg(feature = "embedded")]
-pub use justonce_embedded::{CommitDelay, EmbeddedBuilder, EmbeddedStore, OpenError, SystemClock};
+pub use justonce_embedded::{
+    CommitDelay, EmbeddedBuilder, EmbeddedStore, OpenError, RowName, RowWrites, SystemClock,
+};
 #[cfg(feature = "http")]
 pub use justonce_http as http;
 #[cfg(feature = "postgres")]

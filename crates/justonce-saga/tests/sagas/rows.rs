@@ -75,7 +75,8 @@ async fn phase(
 async fn order(store: &Arc<EmbeddedStore>, at: impl Fn(&str)) -> Option<Ran> {
     let engine = Engine::builder_shared(store.clone()).build();
     let phases = Phases::new(PHASES).unwrap();
-    let ran = phases.run(&engine, &operation(), async |mut run| {
+    let operation = operation();
+    let ran = phases.run(&engine, &operation, async |mut run| {
         phase(store, &mut run, "reserve", &at).await?;
         phase(store, &mut run, "charge", &at).await?;
         let write = |rows: &mut RowWrites<'_>| {
