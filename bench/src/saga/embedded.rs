@@ -1,4 +1,4 @@
-//! Sagas on the embedded store, beside what its raw durable commits allow for them.
+//! Sagas on the embedded store, beside what its durable commits allow for them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,9 +6,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use justonce::EmbeddedStore;
 
-use super::ours::{CALLERS, commits, sagas, sizes};
+use super::ours::{bare_commits, commits, sagas, sizes};
 use super::run::SagaArgs;
-use crate::floor::raw;
 use crate::load::{in_turn, runtime};
 use crate::report::{Report, median};
 
@@ -24,17 +23,17 @@ pub(super) fn measure(args: &SagaArgs, directory: &Path, report: &mut Report) ->
         println!("  the record of a saga has, after each commit, {sizes:?} bytes");
         let candidates = [
             sagas(Arc::new(EmbeddedStore::open(path("sagas"))?))?,
-            raw(&path("raw"), CALLERS, &sizes)?,
+            bare_commits(Arc::new(EmbeddedStore::open(path("bare"))?), sizes)?,
         ];
         anyhow::Ok((count, in_turn(&candidates, args.rounds, args.time()).await?))
     })?;
-    let [ours, raw] = <[Vec<f64>; 2]>::try_from(rates)
+    let [ours, bare] = <[Vec<f64>; 2]>::try_from(rates)
         .map_err(|_| anyhow::anyhow!("two candidates have two rates"))?
         .map(median);
     let wanted = format!("≤ {MOST_COMMITS}");
     let what = "a saga of three steps on embedded: durable commits";
     report.add(what, count.to_string(), &wanted, count <= MOST_COMMITS);
-    let what = "sagas on embedded to as many raw durable commits of the same bytes";
-    super::run::add(report, what, ours, raw, 0.7);
+    let what = "sagas on embedded to as many durable commits of the store, of the same bytes";
+    super::run::add(report, what, ours, bare, 0.7);
     Ok(())
 }

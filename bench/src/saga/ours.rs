@@ -4,10 +4,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
+use justonce::engine::Context;
 use justonce::saga::{Call, Saga, SagaEnd, SagaRan, SagaStep, StepError};
 use justonce::store::{Observed, Seen, SharedStore};
-use justonce::{EmbeddedStore, Engine, Key, Operation, Scope, StateName};
+use justonce::{
+    EmbeddedStore, Engine, Key, OnLapsed, Operation, Outcome, Policy, Ran, Scope, StateName,
+};
 
 use crate::load::{Candidate, candidate};
 
@@ -15,6 +18,9 @@ use crate::load::{Candidate, candidate};
 pub(super) const CALLERS: u64 = 16;
 /// The steps.
 const STEPS: [&str; 3] = ["reserve", "charge", "ship"];
+
+/// What a record has besides what it is filled with.
+const BARE_BYTES: usize = 200;
 
 /// What the steps before have made.
 type Made = Vec<u64>;
@@ -70,6 +76,41 @@ pub(super) fn sagas(store: SharedStore) -> Result<Candidate> {
         let (engine, saga) = (engine.clone(), saga.clone());
         async move { once(&engine, &saga, caller, number).await }
     }))
+}
+
+/// As many durable commits as a saga has, of about the same bytes, by claims alone: what the store
+/// allows for it.
+pub(super) fn bare_commits(store: SharedStore, sizes: Vec<usize>) -> Result<Candidate> {
+    let engine = Engine::builder_shared(store).build();
+    let policy = Arc::new(Policy::builder().on_lapsed(OnLapsed::Resume).build()?);
+    let scope = Scope::builder().tenant("acme").operation("order").build()?;
+    let sizes: Arc<[usize]> = sizes.into();
+    Ok(candidate(CALLERS, move |caller, number| {
+        let (engine, policy, scope) = (engine.clone(), Arc::clone(&policy), scope.clone());
+        let sizes = Arc::clone(&sizes);
+        async move {
+            let key = Key::client(format!("bare-{caller}-{number}"))?;
+            let operation = Operation::new(scope, key).with_policy(policy);
+            let [_, between @ .., last] = &*sizes else {
+                bail!("a saga has a first and a last commit");
+            };
+            let (between, last) = (between.to_vec(), filled(*last));
+            let handler = async move |context: Context| {
+                for bytes in between {
+                    context.save("point", filled(bytes)).await?;
+                }
+                Ok(Outcome::bytes(last))
+            };
+            let ran = engine.run(&operation, handler).await?;
+            ensure!(matches!(ran, Ran::Executed(_)), "it must execute: {ran:?}");
+            Ok(())
+        }
+    }))
+}
+
+/// What fills a record up to a size.
+fn filled(bytes: usize) -> Vec<u8> {
+    vec![b'x'; bytes.saturating_sub(BARE_BYTES)]
 }
 
 /// How many steps one saga takes on its store; each is at most one durable commit.
