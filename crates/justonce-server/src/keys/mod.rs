@@ -10,4 +10,4 @@ pub use options::{
     ShowOptions,
 };
 pub use run::run;
-pub(crate) use run::{LITERAL, by, full_id, refused};
+pub(crate) use run::{LITERAL, by, full_id, query, refused, told};

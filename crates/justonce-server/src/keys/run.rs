@@ -6,13 +6,14 @@ use anyhow::{Context, bail};
 use data_encoding::BASE64;
 use http::StatusCode;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::de::DeserializeOwned;
 
 use super::client::{Answered, Client, parsed};
 use super::options::{
     KeysCommand, KeysOptions, ListOptions, OutcomeOptions, ResolveOptions, ShowOptions,
 };
 use super::print;
-use crate::admin::wire::{GivenOutcome, KeyDetail, KeyPage, ProblemBody, Resolved, Resolving};
+use crate::admin::wire::{GivenOutcome, KeyDetail, ProblemBody, Resolving};
 
 /// The request was understood, and refused: there is no such record, it is not unknown, or its
 /// fence is old.
@@ -57,40 +58,13 @@ async fn list(client: &Client, wanted: &ListOptions, json: bool) -> anyhow::Resu
         ("limit", &limit),
         ("after", &wanted.after),
     ];
-    let parts = parts.into_iter().filter_map(|(name, value)| {
-        let value = utf8_percent_encode(value.as_ref()?, LITERAL);
-        Some(format!("{name}={value}"))
-    });
-    let query: Vec<String> = parts.collect();
-    match client.get(&format!("/keys?{}", query.join("&"))).await? {
-        Answered::Refused(status, problem) => Ok(refused(status, &problem)),
-        Answered::Done(body) => {
-            let page: KeyPage = parsed(&body)?;
-            if json {
-                print::raw(&body);
-            } else {
-                print::page(&page);
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-    }
+    told(client.get(&format!("/keys?{}", query(&parts))).await?, json, print::page)
 }
 
 async fn show(client: &Client, wanted: &ShowOptions, json: bool) -> anyhow::Result<ExitCode> {
     let contents = if wanted.contents { "?contents=true" } else { "" };
     let id = utf8_percent_encode(&wanted.id, LITERAL);
-    match client.get(&format!("/keys/{id}{contents}")).await? {
-        Answered::Refused(status, problem) => Ok(refused(status, &problem)),
-        Answered::Done(body) => {
-            let detail: KeyDetail = parsed(&body)?;
-            if json {
-                print::raw(&body);
-            } else {
-                print::detail(&detail);
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-    }
+    told(client.get(&format!("/keys/{id}{contents}")).await?, json, print::detail)
 }
 
 async fn settle(
@@ -139,14 +113,32 @@ async fn resolve(
     let by = by(who.by.as_ref())?;
     let said = Resolving { fence: who.fence, by, why: who.why.clone(), outcome };
     let body = serde_json::to_vec(&said).context("the resolution cannot be written as JSON")?;
-    match client.post(&format!("/keys/{id}/{how}"), body).await? {
+    told(client.post(&format!("/keys/{id}/{how}"), body).await?, json, print::resolved)
+}
+
+/// The parts of a query that are wanted.
+pub(crate) fn query(parts: &[(&str, &Option<String>)]) -> String {
+    let wanted = parts.iter().filter_map(|(name, value)| {
+        let value = utf8_percent_encode(value.as_ref()?, LITERAL);
+        Some(format!("{name}={value}"))
+    });
+    wanted.collect::<Vec<_>>().join("&")
+}
+
+/// Prints an answer, for people or as it came.
+pub(crate) fn told<T: DeserializeOwned>(
+    answered: Answered,
+    json: bool,
+    print: impl FnOnce(&T),
+) -> anyhow::Result<ExitCode> {
+    match answered {
         Answered::Refused(status, problem) => Ok(refused(status, &problem)),
         Answered::Done(body) => {
-            let resolved: Resolved = parsed(&body)?;
+            let parsed: T = parsed(&body)?;
             if json {
                 print::raw(&body);
             } else {
-                print::resolved(&resolved);
+                print(&parsed);
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -4,15 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use percent_encoding::utf8_percent_encode;
-use serde::de::DeserializeOwned;
 
 use super::options::{
     SagaListOptions, SagaRetryOptions, SagaShowOptions, SagasCommand, SagasOptions,
 };
 use super::print;
 use crate::admin::wire::Retrying;
-use crate::keys::client::{Answered, Client, parsed};
-use crate::keys::{LITERAL, by, full_id, print as keys_print, refused};
+use crate::keys::client::Client;
+use crate::keys::{LITERAL, by, full_id, query, refused, told};
 
 /// Carries out a command.
 ///
@@ -41,13 +40,7 @@ async fn list(client: &Client, wanted: &SagaListOptions, json: bool) -> anyhow::
         ("limit", &limit),
         ("after", &wanted.after),
     ];
-    let parts = parts.into_iter().filter_map(|(name, value)| {
-        let value = utf8_percent_encode(value.as_ref()?, LITERAL);
-        Some(format!("{name}={value}"))
-    });
-    let query: Vec<String> = parts.collect();
-    let answered = client.get(&format!("/sagas?{}", query.join("&"))).await?;
-    told(answered, json, print::page)
+    told(client.get(&format!("/sagas?{}", query(&parts))).await?, json, print::page)
 }
 
 async fn show(client: &Client, wanted: &SagaShowOptions, json: bool) -> anyhow::Result<ExitCode> {
@@ -64,24 +57,4 @@ async fn retry(client: &Client, wanted: &SagaRetryOptions, json: bool) -> anyhow
     let said = Retrying { by: by(wanted.by.as_ref())? };
     let body = serde_json::to_vec(&said).context("the retry cannot be written as JSON")?;
     told(client.post(&format!("/sagas/{id}/retry"), body).await?, json, print::retried)
-}
-
-/// Prints an answer, for people or as it came.
-fn told<T: DeserializeOwned>(
-    answered: Answered,
-    json: bool,
-    print: impl FnOnce(&T),
-) -> anyhow::Result<ExitCode> {
-    match answered {
-        Answered::Refused(status, problem) => Ok(refused(status, &problem)),
-        Answered::Done(body) => {
-            let parsed: T = parsed(&body)?;
-            if json {
-                keys_print::raw(&body);
-            } else {
-                print(&parsed);
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-    }
 }
