@@ -33,7 +33,7 @@ pub(crate) fn measure(report: &mut Report, slices: u64, time: Duration) -> Resul
         std::fs::create_dir(path("sqlite"))?;
         let candidates = [
             operations(&path("hold"), OnLapsed::Hold)?,
-            raw(&path("raw"), CALLERS, &[sizes.claim, sizes.outcome])?,
+            raw(&path("raw"), CALLERS, sizes)?,
             operations(&path("rerun"), OnLapsed::Rerun)?,
             sqlite(&path("sqlite"), CALLERS, sizes)?,
             duplicates(&path("duplicates")).await?,

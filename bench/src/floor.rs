@@ -36,8 +36,8 @@ impl Sink<Put> for RawSink {
     }
 }
 
-/// As many durable puts an operation as there are sizes, one after the other.
-pub(crate) fn raw(directory: &Path, callers: u64, sizes: &[usize]) -> Result<Candidate> {
+/// Two durable puts an operation, one after the other.
+pub(crate) fn raw(directory: &Path, callers: u64, sizes: Sizes) -> Result<Candidate> {
     let database = Database::builder(directory)
         .max_journaling_size(64 * 1024 * 1024)
         .manual_journal_persist(true)
@@ -51,13 +51,12 @@ pub(crate) fn raw(directory: &Path, callers: u64, sizes: &[usize]) -> Result<Can
     let records = database.keyspace("records", || options)?;
     let sink = RawSink { database, records };
     let commits = Arc::new(GroupCommit::start(sink, CommitDelay::adaptive())?);
-    let sizes: Arc<[usize]> = sizes.into();
     Ok(candidate(callers, move |caller, number| {
-        let (commits, sizes) = (Arc::clone(&commits), Arc::clone(&sizes));
+        let commits = Arc::clone(&commits);
         async move {
             let key = Key::client(format!("order-{caller}-{number}"))?;
             let id = *RecordId::of(&Scope::global(), &key).as_bytes();
-            for &size in sizes.iter() {
+            for size in [sizes.claim, sizes.outcome] {
                 let ticket = commits.enqueue((id, vec![b'x'; size])).map_err(|_| closed())?;
                 ticket.durable().await.map_err(|why| anyhow!("{why}"))?;
             }

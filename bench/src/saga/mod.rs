@@ -1,5 +1,5 @@
 //! `cargo xtask bench saga`: a saga of three trivial steps on the embedded store and on PostgreSQL,
-//! beside what the store's raw durable commits allow, DBOS and Restate, in one run.
+//! beside what the store's durable commits allow, DBOS and Restate, in one run.
 
 mod dbos;
 mod embedded;

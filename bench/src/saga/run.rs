@@ -11,7 +11,7 @@ use super::{dbos, embedded, restate};
 use crate::machine::describe;
 use crate::report::{Report, write_into};
 
-/// Sagas beside raw commits, DBOS and Restate.
+/// Sagas beside bare commits, DBOS and Restate.
 #[derive(Args)]
 pub(crate) struct SagaArgs {
     /// Rounds, in each of which every candidate is loaded once; the median counts.
