@@ -36,7 +36,7 @@ enum What {
     Gateway(gateway::GatewayArgs),
     /// Redis and PostgreSQL beside their own load tools and a peer, and the near cache.
     Stores(stores::StoresArgs),
-    /// Sagas on the embedded store and PostgreSQL beside raw commits, DBOS and Restate.
+    /// Sagas on the embedded store and PostgreSQL beside bare commits, DBOS and Restate.
     Saga(saga::SagaArgs),
     /// A part of the gateway's benchmark: the service behind the proxies.
     #[command(hide = true)]

@@ -53,4 +53,4 @@ mod writer;
 pub use clock::SystemClock;
 pub use delay::CommitDelay;
 pub use open::{EmbeddedBuilder, EmbeddedStore, OpenError};
-pub use rows::{RowName, RowWrites};
+pub use rows::{RowName, RowNameError, RowWrites};

@@ -5,7 +5,7 @@ mod pending;
 mod with;
 mod writes;
 
-pub use name::RowName;
+pub use name::{RowName, RowNameError};
 pub(crate) use pending::PendingRows;
 pub(crate) use writes::RowWrite;
 pub use writes::RowWrites;

@@ -1,8 +1,7 @@
 //! What a row is called.
 
+use std::error::Error;
 use std::fmt;
-
-use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 
 /// The longest name of a table, in bytes.
 const MAX_TABLE_BYTES: usize = 64;
@@ -22,19 +21,14 @@ impl RowName {
     ///
     /// If the table's name is empty, over 64 bytes, or has anything but `a-z`, `0-9`, `_` and `-`;
     /// or if the key is over 1024 bytes.
-    pub fn new(table: &str, key: impl AsRef<[u8]>) -> StoreResult<Self> {
+    pub fn new(table: &str, key: impl AsRef<[u8]>) -> Result<Self, RowNameError> {
         let key = key.as_ref();
         let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
         if table.is_empty() || table.len() > MAX_TABLE_BYTES || !table.bytes().all(plain) {
-            return Err(refused(format!(
-                "{table:?} is no name for a table: use up to {MAX_TABLE_BYTES} of a-z, 0-9, _ and -"
-            )));
+            return Err(RowNameError::Table(table.to_owned()));
         }
         if key.len() > MAX_KEY_BYTES {
-            let long = key.len();
-            return Err(refused(format!(
-                "a row's key has at most {MAX_KEY_BYTES} bytes, not {long}"
-            )));
+            return Err(RowNameError::Key(key.len()));
         }
         let bytes = table.bytes().chain([BETWEEN]).chain(key.iter().copied());
         Ok(Self(bytes.collect()))
@@ -56,9 +50,30 @@ impl fmt::Debug for RowName {
     }
 }
 
-fn refused(message: String) -> StoreError {
-    StoreError::not_applied(StoreErrorKind::Protocol, message)
+/// Why a row cannot be called so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowNameError {
+    /// This is no name for a table.
+    Table(String),
+    /// The key has this many bytes, which are too many.
+    Key(usize),
 }
+
+impl fmt::Display for RowNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(name) => write!(
+                f,
+                "{name:?} is no name for a table: use up to {MAX_TABLE_BYTES} of a-z, 0-9, _ and -"
+            ),
+            Self::Key(bytes) => {
+                write!(f, "a row's key has at most {MAX_KEY_BYTES} bytes, not {bytes}")
+            }
+        }
+    }
+}
+
+impl Error for RowNameError {}
 
 #[cfg(test)]
 mod tests {
