@@ -19,6 +19,7 @@ use justonce_core::{
     Outcome, Owner, Policy, Ran, Scope, StateName, Step, Timestamp, Token,
 };
 use justonce_embedded::{EmbeddedStore, OpenError};
+use justonce_testkit::files::copy_directory;
 
 fn operation(key: &str, on_lapsed: OnLapsed) -> Operation {
     let policy = Policy::builder().on_lapsed(on_lapsed).build().unwrap();
@@ -163,19 +164,6 @@ fn only_file(folder: &Path, ending: &str) -> PathBuf {
     files.pop().unwrap()
 }
 
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).unwrap();
-        }
-    }
-}
-
 /// A closed store in which operations are done.
 async fn with_operations(directory: &Path) -> Vec<Operation> {
     let engine = Engine::new(EmbeddedStore::open(directory).unwrap());
@@ -224,7 +212,7 @@ async fn a_damaged_file_is_made_good_by_the_other_or_noticed() {
         for part in 1..20 {
             let what = format!("{what} damaged at {part} of 20");
             let damaged = directory.path().join(&what);
-            copy(&original, &damaged);
+            copy_directory(&original, &damaged).unwrap();
             for file in &files {
                 damage(&damaged.join(file.strip_prefix(&original).unwrap()), part);
             }
@@ -248,10 +236,10 @@ async fn what_the_engine_had_not_yet_synced_comes_back_from_the_log() {
     let directory = tempfile::tempdir().unwrap();
     let (original, lost) = (directory.path().join("original"), directory.path().join("lost"));
     drop(EmbeddedStore::open(&original).unwrap());
-    copy(&original.join("records"), &lost.join("records"));
+    copy_directory(&original.join("records"), &lost.join("records")).unwrap();
     let operations = with_operations(&original).await;
     // A power loss took from the engine all that it had been given since it was opened.
-    copy(&original.join("wal"), &lost.join("wal"));
+    copy_directory(&original.join("wal"), &lost.join("wal")).unwrap();
     std::fs::copy(original.join("watermark"), lost.join("watermark")).unwrap();
     for opening in ["first", "second"] {
         let store = EmbeddedStore::open(&lost).unwrap();
@@ -319,7 +307,7 @@ async fn what_is_unsettled_is_found_however_long_ago_it_was_begun() {
         number += 1;
     }
     // As a crash leaves it: copied while it is open.
-    copy(&original, &copied);
+    copy_directory(&original, &copied).unwrap();
     let store = EmbeddedStore::open(&copied).unwrap();
     let stats = store.stats().await.unwrap();
     assert_eq!((stats.in_progress.count, stats.completed.count), (1, number));

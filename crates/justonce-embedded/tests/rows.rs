@@ -18,6 +18,7 @@ use justonce_core::{
     StateName, Timestamp,
 };
 use justonce_embedded::{EmbeddedStore, RowName, RowWrites};
+use justonce_testkit::files::copy_directory;
 
 fn operation(key: &str, on_lapsed: OnLapsed) -> Operation {
     let policy = Policy::builder().on_lapsed(on_lapsed).build().unwrap();
@@ -32,19 +33,6 @@ fn open(directory: &Path) -> (Arc<EmbeddedStore>, Engine) {
     let store = Arc::new(EmbeddedStore::open(directory).unwrap());
     let engine = Engine::builder_shared(store.clone()).build();
     (store, engine)
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).unwrap();
-        }
-    }
 }
 
 /// Takes one of the rooms, with a recovery point.
@@ -84,7 +72,7 @@ async fn a_crash_after_the_point_finds_the_row_and_the_point() {
             .run(&order, async |context| {
                 reserve(&store, &context, "7").await?;
                 // As a crash leaves it: copied in the middle of the operation.
-                copy(&original, &copied);
+                copy_directory(&original, &copied).unwrap();
                 Ok(Outcome::empty())
             })
             .await
@@ -168,12 +156,12 @@ async fn wherever_the_log_is_cut_off_rows_and_outcomes_agree() {
         engine.run(&order, handler).await.unwrap();
     }
     let cut = directory.path().join("cut");
-    copy(&original, &cut);
+    copy_directory(&original, &cut).unwrap();
     let log = std::fs::read(cut.join("wal/0.wal")).unwrap();
     let mut seen = std::collections::BTreeSet::new();
     for part in 0..=60 {
         let _ = std::fs::remove_dir_all(&cut);
-        copy(&original, &cut);
+        copy_directory(&original, &cut).unwrap();
         // After a power loss the watermark may lag.
         std::fs::remove_file(cut.join("watermark")).unwrap();
         std::fs::write(cut.join("wal/0.wal"), &log[..log.len() * part / 60]).unwrap();

@@ -12,9 +12,12 @@
 //! [`sagas`] rehearses operations of many steps: each step fails, is repeated, and is the last that
 //! the process does, on any store.
 //!
+//! [`files`] keeps a store's directory as a crash would leave it.
+//!
 //! `servers`, a feature, starts private Redis and PostgreSQL servers for tests.
 
 pub mod conformance;
+pub mod files;
 pub mod history;
 pub mod model;
 pub mod sagas;

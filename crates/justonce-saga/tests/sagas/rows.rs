@@ -10,6 +10,7 @@ use justonce_core::{
 };
 use justonce_embedded::{EmbeddedStore, RowName, RowWrites};
 use justonce_saga::{PhaseRun, Phases, Within};
+use justonce_testkit::files::copy_directory;
 
 const PHASES: [&str; 3] = ["reserve", "charge", "ship"];
 /// When the order is begun, and when its lease has lapsed, in milliseconds.
@@ -45,19 +46,6 @@ fn once_more(rows: &mut RowWrites<'_>, phase: &str) -> Result<(), HandlerError> 
     let before = rows.get(&row(phase)).map_err(|_| HandlerError::Unknown)?;
     rows.put(row(phase), [before.map_or(1, |times| times[0] + 1)]);
     Ok(())
-}
-
-fn copy(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() {
-            copy(&path, &target);
-        } else {
-            std::fs::copy(&path, &target).unwrap();
-        }
-    }
 }
 
 async fn phase(
@@ -105,7 +93,7 @@ async fn wherever_it_dies_every_phase_takes_effect_once() {
     let original = directory.path().join("original");
     let store = open(&original, BEGUN);
     // The directory is kept as it is at each point.
-    let keep = |point: &str| copy(&original, &directory.path().join(point));
+    let keep = |point: &str| copy_directory(&original, &directory.path().join(point)).unwrap();
     assert!(matches!(order(&store, keep).await, Some(Ran::Executed(_))));
     let expected = [
         ("in reserve", [0, 0, 0]),
