@@ -2,6 +2,7 @@
 
 use super::every::{on_every_store, on_shared_stores};
 use super::place::{Place, Store};
+use super::service::Service;
 use super::stage::{Stage, assert_fresh, assert_problem, assert_replay};
 use crate::client::{Call, until};
 use crate::stage::BODY;
@@ -72,24 +73,32 @@ fn h35_a_route_may_let_requests_pass(place: &Place) {
 }
 
 fn h35_after_the_execution_the_answer_is_delivered_and_the_key_never_freed(place: &Place) {
-    let stage = place.patient("[defaults]\nlease = '1s'\nresponse_timeout = '20s'\n");
+    let more = "[defaults]\nlease = '1s'\nresponse_timeout = '20s'\n";
+    let stage = place.before(Service::patient_but_at("/probe"), more);
     let mut call = stage.paying("abc");
     let asked = stage.service.next();
     place.fill(&stage.gateway);
-    // Something that is written anyway may still find room: until then nothing is proven.
+    // Something that is written anyway may still find room: until then nothing is proven. A probe
+    // that does find room is answered at once.
+    let mut probes = 0;
     until(
         "a full store",
-        || stage.ask("POST /p", &[("idempotency-key", "x")], BODY),
-        |answer| answer.code() == "store-unavailable",
+        || {
+            probes += 1;
+            stage.post("/probe", &format!("probe-{probes}"), BODY)
+        },
+        |answer| answer.status() != 204,
     );
+    let calls = stage.service.calls();
     asked.answer("201 Created", &[], b"payment 1");
     assert_fresh(&call.answer(), 1);
+    assert_away(&stage.post("/probe", "probe", BODY));
     let retry = stage.pay_patiently("abc");
     assert!(
         ["in-flight", "outcome-unknown", "store-unavailable"].contains(&retry.code().as_str()),
         "{retry:?}"
     );
-    assert_eq!(stage.service.calls(), 1);
+    assert_eq!(stage.service.calls(), calls, "nobody asks the service again");
 }
 
 fn h35_everything_works_again_once_the_store_is_back(place: &Place) {

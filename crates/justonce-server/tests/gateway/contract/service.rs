@@ -31,6 +31,14 @@ impl Service {
         Self::start(Arc::new(|_, _| None))
     }
 
+    /// The same, but for one path, where it answers `204` by itself.
+    pub(crate) fn patient_but_at(path: &str) -> Self {
+        let at = format!("POST {path} ");
+        Self::start(Arc::new(move |_, request| {
+            request.start.starts_with(&at).then(|| reply("204 No Content", &[], b""))
+        }))
+    }
+
     /// A service that answers by itself.
     pub(crate) fn answering(
         answer: impl Fn(usize, &Message) -> Vec<u8> + Send + Sync + 'static,
