@@ -19,6 +19,11 @@ mod stores;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
+
+/// The allocator of the binary `justonce`, for everything that is measured here.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Measures Justonce beside its peers and floors, in one run, as ratios.
 #[derive(Parser)]

@@ -4,7 +4,12 @@ use axum::Router;
 use axum::routing::post;
 use idempotent::middleware::IdempotencyLayer;
 use idempotent::valkey::ValkeyStore;
+use mimalloc::MiMalloc;
 use tokio::net::TcpListener;
+
+/// The allocator of what it is measured beside.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The answer of the route, as in our own benchmark.
 const ANSWER: &[u8] = include_bytes!("../../src/gateway/answer.json");

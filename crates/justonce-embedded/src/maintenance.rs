@@ -15,7 +15,7 @@ use crate::commit::Ticket;
 use crate::disk::ExpiryRow;
 use crate::open::{EmbeddedStore, Inner};
 use crate::records::durable;
-use crate::state::{Row, State};
+use crate::state::{Row, Shard, State};
 use crate::step::{Tried, Write, closed};
 
 /// How many records a sweep changes before it waits for the writer: callers share their batches
@@ -23,6 +23,32 @@ use crate::step::{Tried, Write, closed};
 const SWEPT_A_BATCH: usize = 8;
 /// How many records one page looks at, at most: it bounds the time a page takes.
 const MAX_LOOKED_AT: usize = 20_000;
+
+/// Where the sweep under way goes on.
+#[derive(Debug, Default)]
+pub(crate) struct SweepFrom {
+    /// In the expiry index, unless a new sweep begins. Behind it lie removed rows, which take time
+    /// to walk over.
+    row: Option<ExpiryRow>,
+    /// In the table. It also holds what is settled and not yet in the storage engine, and looking
+    /// through all of it for every portion would disturb the callers.
+    shard: usize,
+}
+
+impl SweepFrom {
+    /// Unsettled records for which time demands something: in the whole table when a sweep begins,
+    /// in another part of it for every further portion.
+    fn due_in_memory(&mut self, state: &State, limit: usize) -> Vec<RecordId> {
+        let mut due = Vec::new();
+        if self.row.is_none() {
+            state.table.each().for_each(|shard| due_in(&shard, state.now(), limit, &mut due));
+        } else {
+            due_in(&state.table.at(self.shard), state.now(), limit, &mut due);
+            self.shard = self.shard.wrapping_add(1);
+        }
+        due
+    }
+}
 
 impl Maintenance for EmbeddedStore {
     async fn list(&self, query: &ListQuery) -> StoreResult<Page> {
@@ -129,14 +155,15 @@ fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<T
         unpaced: 0,
         runtime: Handle::current(),
     };
-    for id in due_in_memory(state, now, limit.saturating_add(1)) {
+    let mut from = inner.sweep_from.lock().unwrap_or_else(PoisonError::into_inner);
+    let continued = from.row.is_some();
+    for id in from.due_in_memory(state, limit.saturating_add(1)) {
         sweep.one(id)?;
     }
-    let mut from = inner.sweep_from.lock().unwrap_or_else(PoisonError::into_inner);
     let mut last = None;
-    for row in state.disk.expired(*from, now) {
+    for row in state.disk.expired(from.row.unwrap_or_default(), now) {
         let (key, ids) = row?;
-        *from = key;
+        from.row = Some(key);
         for id in ids {
             sweep.one(id)?;
         }
@@ -147,8 +174,10 @@ fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<T
         last = Some(inner.commits.ride_along(Write::swept(key)).map_err(|_| closed())?);
     }
     if !sweep.report.more {
-        // The next sweep begins anew: a batch may add a row that is due already.
-        *from = ExpiryRow::default();
+        // The next sweep begins anew: a batch may add a row that is due already, and this portion
+        // may have seen a part of the table only.
+        from.row = None;
+        sweep.report.more = continued;
     }
     Ok((sweep.report, last))
 }
@@ -190,20 +219,13 @@ impl Sweep<'_> {
     }
 }
 
-/// Unsettled records for which time demands something.
-fn due_in_memory(state: &State, now: Timestamp, limit: usize) -> Vec<RecordId> {
-    let mut due = Vec::new();
-    for shard in state.table.each() {
-        for (id, live) in &shard.live {
-            let Some(row) = &live.row else { continue };
+/// Adds what of a shard time demands something for, up to a limit.
+fn due_in(shard: &Shard, now: Timestamp, limit: usize, due: &mut Vec<RecordId>) {
+    let demanded = shard.live.iter().filter(|(_, live)| {
+        live.row.as_ref().is_some_and(|row| {
             let decision = transition(Some(&row.stored.entry), &Action::Sweep, now, Fence::NONE);
-            if decision.answer != Answer::Swept(SweepDone::Kept) {
-                due.push(*id);
-            }
-            if due.len() >= limit {
-                return due;
-            }
-        }
-    }
-    due
+            decision.answer != Answer::Swept(SweepDone::Kept)
+        })
+    });
+    due.extend(demanded.map(|(id, _)| *id).take(limit.saturating_sub(due.len())));
 }

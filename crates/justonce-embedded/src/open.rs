@@ -14,8 +14,9 @@ use crate::applier::{Applied, Applier};
 use crate::clock::SystemClock;
 use crate::commit::{GroupCommit, Sink as _};
 use crate::delay::CommitDelay;
-use crate::disk::{Disk, DiskOp, ExpiryRow};
+use crate::disk::{Disk, DiskOp};
 use crate::journal::{self, Recovered};
+use crate::maintenance::SweepFrom;
 use crate::owner::DirectoryLock;
 use crate::state::{Fences, Home, Live, Row, State, is_settled};
 use crate::step::{Stepper, Write};
@@ -56,9 +57,7 @@ pub struct EmbeddedStore(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) commits: GroupCommit<Write>,
-    /// Where the sweep under way goes on in the expiry index. Behind it lie removed rows, which
-    /// take time to walk over.
-    pub(crate) sweep_from: Mutex<ExpiryRow>,
+    pub(crate) sweep_from: Mutex<SweepFrom>,
     /// Held by the one who writes rows.
     pub(crate) row_writer: Mutex<()>,
     applier: Mutex<Option<JoinHandle<()>>>,

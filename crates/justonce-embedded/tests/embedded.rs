@@ -315,3 +315,46 @@ async fn what_is_unsettled_is_found_however_long_ago_it_was_begun() {
     let page = store.list(&query).await.unwrap();
     assert_eq!(page.records.iter().map(|r| r.id).collect::<Vec<_>>(), [held.id()]);
 }
+
+#[tokio::test]
+async fn a_long_sweep_holds_lapsed_claims_on_its_way() {
+    const EXPIRED: u64 = 200;
+    const SHARDS: usize = 64;
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::starting_at(Timestamp::from_millis(1));
+    let open =
+        || EmbeddedStore::builder(directory.path()).clock(clock.clone()).open().map(Engine::new);
+    let engine = open().unwrap();
+    let short = Policy::builder().retention(Duration::from_secs(1)).build().unwrap();
+    for number in 0..EXPIRED {
+        let key = Key::client(format!("short-{number}")).unwrap();
+        let operation = Operation::new(Scope::global(), key).with_policy(short.clone());
+        engine.run(&operation, async |_| Ok(Outcome::empty())).await.unwrap();
+    }
+    drop(engine);
+    let engine = open().unwrap();
+    clock.advance(Duration::from_secs(3600));
+    let first = engine.sweep(1).await.unwrap();
+    assert_eq!((first.removed, first.more), (1, true));
+    let Begun::Claimed(lapsing) = engine.begin(&operation("a", OnLapsed::Hold)).await.unwrap()
+    else {
+        panic!("it was new");
+    };
+    std::mem::forget(lapsing);
+    clock.advance(Duration::from_secs(3600));
+    let (mut removed, mut held) = (1, 0);
+    for _ in 0..SHARDS {
+        let report = engine.sweep(1).await.unwrap();
+        assert!(report.more);
+        (removed, held) = (removed + report.removed, held + report.held);
+    }
+    assert_eq!(held, 1, "in the midst of a sweep, after {removed} of {EXPIRED}");
+    loop {
+        let report = engine.sweep(50).await.unwrap();
+        removed += report.removed;
+        if !report.more {
+            break;
+        }
+    }
+    assert_eq!(removed, EXPIRED);
+}

@@ -281,7 +281,7 @@ pub struct SweepReport {
     pub buried: u64,
     /// Lapsed claims that became unknown.
     pub held: u64,
-    /// Whether the limit was reached and more may be waiting.
+    /// Whether more may be waiting.
     pub more: bool,
 }
 

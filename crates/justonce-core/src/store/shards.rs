@@ -49,7 +49,12 @@ impl<T> Shards<T> {
     /// whole steps.
     pub fn of(&self, id: &RecordId) -> MutexGuard<'_, T> {
         let [.., last] = id.as_bytes();
-        let shard = match usize::from(*last) % SHARDS {
+        self.at(usize::from(*last))
+    }
+
+    /// Locks a shard by its number. Behind the last one the first follows.
+    pub fn at(&self, number: usize) -> MutexGuard<'_, T> {
+        let shard = match number % SHARDS {
             0 => &self.first,
             at => self.rest.get(at - 1).unwrap_or(&self.first),
         };
@@ -58,8 +63,6 @@ impl<T> Shards<T> {
 
     /// Locks one shard after the other.
     pub fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
-        std::iter::once(&self.first)
-            .chain(&self.rest)
-            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
+        (0..SHARDS).map(|number| self.at(number))
     }
 }
