@@ -11,9 +11,8 @@ const PEER: &str = "target/peers/release/justonce-peers";
 
 /// The handler of the sagas' benchmark that the server of Restate calls, once it is built.
 const RESTATE_HANDLER: &str = "target/peers/release/justonce-peer-restate";
-/// Where the server of Restate is installed, and its program there.
+/// Where the server of Restate is installed.
 const RESTATE: &str = "target/restate";
-const RESTATE_SERVER: &str = "target/restate/node_modules/.bin/restate-server";
 const RESTATE_PACKAGE: &str = "@restatedev/restate-server@1.7.12";
 /// A Python environment with DBOS, and its program.
 const DBOS: &str = "target/dbos";
@@ -44,9 +43,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             command(options).args(&["--peer", PEER]).run()
         }
         "saga" => {
-            services::run()?;
+            services::run_for_sagas()?;
             saga_peers().iter().try_for_each(Cmd::run)?;
-            let peers = ["--dbos", DBOS_PYTHON, "--restate", RESTATE_SERVER];
+            let peers = ["--dbos", DBOS_PYTHON, "--restate", &restate_server()];
             command(options).args(&peers).args(&["--restate-handler", RESTATE_HANDLER]).run()
         }
         _ => command(options).run(),
@@ -68,6 +67,16 @@ fn saga_peers() -> [Cmd; 4] {
         Cmd::new(DBOS_PYTHON, &["-m", "pip", "install", "--quiet", DBOS_PACKAGE]),
         Cmd::new("npm", &["install", "--silent", "--prefix", RESTATE, RESTATE_PACKAGE]),
     ]
+}
+
+/// The program itself, not the script beside it that starts it: who kills the script leaves the
+/// program running.
+fn restate_server() -> String {
+    let machine = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x64",
+    };
+    format!("{RESTATE}/node_modules/@restatedev/restate-server-linux-{machine}/bin/restate-server")
 }
 
 fn command(options: &Options) -> Cmd {

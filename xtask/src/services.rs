@@ -119,12 +119,26 @@ const NEEDS: &[Need] = &[
     },
 ];
 
+/// What only the benchmark of sagas needs: it is large, and no test wants it.
+const FOR_SAGAS: &[Need] = &[Need {
+    name: "npm",
+    why: "the server of Restate, which sagas are measured beside, comes with it",
+    probe: &["npm", "--version"],
+    install: Install::Apt("npm"),
+}];
+
 /// Prefix of every apt command: nobody is there to answer a package's questions.
 const APT: [&str; 3] = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
 
 /// Finds or installs every need of [`NEEDS`].
 pub(crate) fn run() -> Result<()> {
     provide(NEEDS, &mut ThisMachine)
+}
+
+/// The same, with what the benchmark of sagas needs besides.
+pub(crate) fn run_for_sagas() -> Result<()> {
+    run()?;
+    provide(FOR_SAGAS, &mut ThisMachine)
 }
 
 /// What a machine can be asked; the tests have one that only remembers.
@@ -177,7 +191,7 @@ fn provide(needs: &[Need], machine: &mut impl Machine) -> Result<()> {
         }
     }
     if !missing.is_empty() {
-        bail!("this machine lacks what the tests need:\n{}", missing.join("\n"));
+        bail!("this machine lacks what is needed:\n{}", missing.join("\n"));
     }
     Ok(())
 }

@@ -328,7 +328,7 @@ async fn a_long_sweep_holds_lapsed_claims_on_its_way() {
     let short = Policy::builder().retention(Duration::from_secs(1)).build().unwrap();
     for number in 0..EXPIRED {
         let key = Key::client(format!("short-{number}")).unwrap();
-        let operation = Operation::new(Scope::global(), key).with_policy(short.clone());
+        let operation = Operation::new(Scope::global(), key).with_policy(short);
         engine.run(&operation, async |_| Ok(Outcome::empty())).await.unwrap();
     }
     drop(engine);
