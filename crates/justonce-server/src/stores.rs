@@ -15,7 +15,7 @@ use justonce::store::{
 use justonce::{EmbeddedStore, Engine, Entropy, StoreError, SystemClock};
 use metrics::{Counter, counter};
 
-use crate::config::{Limits, NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl};
+use crate::config::{NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl};
 
 /// Blocks of the disk that the embedded store keeps in memory. The gateway's promise is a small
 /// footprint; the system's own cache of files comes on top of it.
@@ -30,13 +30,15 @@ const HOT_BYTES: u64 = 32 * 1024 * 1024;
 /// If the store cannot be opened.
 pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<Engine> {
     let store = open(&settings.store, &settings.stores).await?;
-    Ok(Engine::builder_shared(store).limits(limits(&settings.limits)).build())
+    Ok(Engine::builder_shared(store).limits(limits(settings)).build())
 }
 
-fn limits(limits: &Limits) -> EngineLimits {
+fn limits(settings: &Settings) -> EngineLimits {
     EngineLimits {
-        max_concurrent: limits.concurrent,
-        max_waiters: limits.waiters,
+        max_concurrent: settings.limits.concurrent,
+        max_waiters: settings.limits.waiters,
+        // Who has an answer of the service waits no longer for the store than who has none.
+        settle_timeout: settings.stores.timeout,
         ..EngineLimits::default()
     }
 }

@@ -1,5 +1,7 @@
 //! A store that is away or full: h35, and the full disk of h38.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use super::every::{on_every_store, on_shared_stores};
 use super::place::{Place, Store};
 use super::service::Service;
@@ -123,8 +125,12 @@ fn h35_what_could_not_be_stored_is_stored_later(place: &Place) {
     let mut call = stage.paying("abc");
     let asked = stage.service.next();
     place.stop();
+    let stopped = UNIX_EPOCH.elapsed().unwrap();
     asked.answer("201 Created", &[], b"payment 1");
     assert_fresh(&call.answer(), 1);
+    // `timeouts.store` is a second here.
+    let waited = UNIX_EPOCH.elapsed().unwrap() - stopped;
+    assert!(waited < Duration::from_secs(4), "the answer was kept back for {waited:?}");
     place.restart();
     until("the outcome", || told(&stage), |state| state == "completed");
     assert_replay(&stage.pay("abc"), 1);
