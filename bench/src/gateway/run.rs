@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::processes::Process;
-use super::wrk::{Load, load, prime};
+use super::wrk::{Load, Measured, load, prime};
 use crate::machine::describe;
 use crate::report::{Report, median, write_into};
 
@@ -18,9 +18,9 @@ pub(crate) struct GatewayArgs {
     /// Rounds, in each of which every candidate is loaded once; the median counts.
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Seconds that each candidate is loaded in a round.
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
+    /// Seconds that each candidate is loaded in a round, one by one and in turn with the other.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
     /// Connections at once.
     #[arg(long, default_value_t = 64)]
     connections: u32,
@@ -105,22 +105,35 @@ fn layer(args: &GatewayArgs, directory: &Path, report: &mut Report) -> Result<()
     Ok(())
 }
 
+/// What is measured in one go: shorter than the moods of the machine, which both then share.
+const SLICE: Duration = Duration::from_secs(1);
+
 fn in_turn(args: &GatewayArgs, directory: &Path, what: Load, urls: [&str; 2]) -> Result<Pair> {
-    let time = Duration::from_secs(args.seconds);
     let mut pair = Pair { ours: Vec::new(), theirs: Vec::new() };
     for round in 0..args.rounds {
-        let [ours, theirs] = urls;
-        // Each round has keys of its own; a replay must have been executed before.
-        let name = format!("{what:?}-{round}");
-        if what == Load::Duplicates {
-            [ours, theirs].into_iter().try_for_each(|url| prime(url, &name))?;
+        let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
+        for slice in 0..args.seconds {
+            // Each slice has keys of its own; a replay must have been executed before.
+            let name = format!("{what:?}-{round}-{slice}");
+            if what == Load::Duplicates {
+                urls.into_iter().try_for_each(|url| prime(url, &name))?;
+            }
+            let one = |url| load(directory, url, what, &name, args.connections, SLICE);
+            let [our, their] = urls;
+            ours.push(one(our)?);
+            theirs.push(one(their)?);
         }
-        let one = |url| load(directory, url, what, &name, args.connections, time);
-        let (our, their) = (one(ours)?, one(theirs)?);
-        pair.ours.push((our.rate, our.p99));
-        pair.theirs.push((their.rate, their.p99));
+        pair.ours.push(of_round(&ours));
+        pair.theirs.push(of_round(&theirs));
     }
     Ok(pair)
+}
+
+/// The rate of a whole round, and the p99 of its usual slice.
+fn of_round(slices: &[Measured]) -> (f64, Duration) {
+    let rate = slices.iter().map(|slice| slice.rate).sum::<f64>() / slices.len().max(1) as f64;
+    let p99 = median(slices.iter().map(|slice| slice.p99.as_secs_f64()).collect());
+    (rate, Duration::from_secs_f64(p99))
 }
 
 fn add(report: &mut Report, what: &str, pair: &Pair, wanted: f64) {

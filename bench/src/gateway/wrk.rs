@@ -21,7 +21,7 @@ pub(crate) enum Load {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Result1 {
+pub(crate) struct Measured {
     /// Requests a second.
     pub(crate) rate: f64,
     /// The time that 99 of 100 requests stayed below.
@@ -77,7 +77,7 @@ pub(crate) fn load(
     name: &str,
     connections: u32,
     time: Duration,
-) -> Result<Result1> {
+) -> Result<Measured> {
     let kind = match load {
         Load::Get => "get",
         Load::Duplicates => "same",
@@ -106,5 +106,5 @@ pub(crate) fn load(
         anyhow::bail!("wrk said: {text}")
     };
     ensure!(errors == 0.0 && requests > 0.0, "{errors} of {requests} requests to {url} failed");
-    Ok(Result1 { rate: requests / (micros / 1e6), p99: Duration::from_secs_f64(p99 / 1e6) })
+    Ok(Measured { rate: requests / (micros / 1e6), p99: Duration::from_secs_f64(p99 / 1e6) })
 }
