@@ -62,7 +62,7 @@ fn canonical_json(payload: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(payload).ok()?;
     // The parser vouches for the grammar, so the scanner below only has to find the tokens.
     serde_json::from_str::<serde::de::IgnoredAny>(text).ok()?;
-    let mut scanner = Scanner { rest: text };
+    let mut scanner = Scanner { text, at: 0 };
     let mut out = String::with_capacity(text.len());
     scanner.value(&mut out, MAX_DEPTH)?;
     Some(out)
@@ -70,7 +70,8 @@ fn canonical_json(payload: &[u8]) -> Option<String> {
 
 /// Walks over a text that is known to be JSON.
 struct Scanner<'a> {
-    rest: &'a str,
+    text: &'a str,
+    at: usize,
 }
 
 /// A member of an object, and where it stands in what was written so far.
@@ -86,14 +87,9 @@ impl<'a> Scanner<'a> {
             b'{' => self.object(out, depth.checked_sub(1)?),
             b'[' => self.array(out, depth.checked_sub(1)?),
             b'"' => self.string(out).map(|_| ()),
-            b'-' | b'0'..=b'9' => {
-                let number = self
-                    .take_while(|b| matches!(b, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9'));
-                push_number(out, number);
-                Some(())
-            }
+            b'-' | b'0'..=b'9' => self.number(out),
             _ => {
-                out.push_str(self.take_while(|b| b.is_ascii_alphabetic()));
+                out.push_str(self.take_while(|byte| byte.is_ascii_alphabetic())?);
                 Some(())
             }
         }
@@ -101,7 +97,7 @@ impl<'a> Scanner<'a> {
 
     /// Members are written as they come, and moved only if they are out of order.
     fn object(&mut self, out: &mut String, depth: usize) -> Option<()> {
-        self.skip(1)?;
+        self.at += 1;
         out.push('{');
         let inside = out.len();
         let mut members: Vec<Member<'a>> = Vec::new();
@@ -109,16 +105,16 @@ impl<'a> Scanner<'a> {
             let start = out.len();
             let name = self.string(out)?;
             self.peek()?;
-            self.skip(1)?;
+            self.at += 1;
             out.push(':');
             self.value(out, depth)?;
             members.push(Member { name, start, end: out.len() });
             out.push(',');
             if self.peek()? == b',' {
-                self.skip(1)?;
+                self.at += 1;
             }
         }
-        self.skip(1)?;
+        self.at += 1;
         if !members.is_sorted_by(|a, b| a.name < b.name) {
             put_in_order(out, inside, &mut members)?;
         }
@@ -130,16 +126,16 @@ impl<'a> Scanner<'a> {
     }
 
     fn array(&mut self, out: &mut String, depth: usize) -> Option<()> {
-        self.skip(1)?;
+        self.at += 1;
         out.push('[');
         while self.peek()? != b']' {
             self.value(out, depth)?;
             if self.peek()? == b',' {
-                self.skip(1)?;
+                self.at += 1;
                 out.push(',');
             }
         }
-        self.skip(1)?;
+        self.at += 1;
         out.push(']');
         Some(())
     }
@@ -147,44 +143,62 @@ impl<'a> Scanner<'a> {
     /// Writes a string in its one form, and gives its characters.
     fn string(&mut self, out: &mut String) -> Option<Cow<'a, str>> {
         self.peek()?;
-        let mut escaped = false;
+        let bytes = self.text.as_bytes();
+        let start = self.at;
+        let mut end = start + 1;
         let mut plain = true;
-        let end = self.rest.bytes().enumerate().skip(1).find_map(|(at, byte)| {
-            let closing = byte == b'"' && !escaped;
-            escaped = byte == b'\\' && !escaped;
-            plain &= byte != b'\\';
-            closing.then_some(at)
-        })?;
-        let token = self.rest.get(..=end)?;
-        self.skip(end.checked_add(1)?)?;
+        loop {
+            match *bytes.get(end)? {
+                b'"' => break,
+                // What follows belongs to it, also if it is a quotation mark.
+                b'\\' => (plain, end) = (false, end + 2),
+                _ => end += 1,
+            }
+        }
+        let token = self.text.get(start..=end)?;
+        self.at = end + 1;
         if plain {
             // Nothing in it needs an escape, or it would not be JSON.
             out.push_str(token);
-            return token.get(1..end).map(Cow::Borrowed);
+            return self.text.get(start + 1..end).map(Cow::Borrowed);
         }
         let text = serde_json::from_str::<String>(token).ok()?;
         out.push_str(&serde_json::to_string(&text).ok()?);
         Some(Cow::Owned(text))
     }
 
-    /// The next byte that is not white space.
-    fn peek(&mut self) -> Option<u8> {
-        let blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-        let blanks = self.rest.as_bytes().iter().take_while(|byte| blank(byte)).count();
-        self.rest = self.rest.get(blanks..)?;
-        self.rest.as_bytes().first().copied()
-    }
-
-    fn skip(&mut self, count: usize) -> Option<()> {
-        self.rest = self.rest.get(count..)?;
+    /// Integers are written as they are; other numbers by their exact decimal value.
+    fn number(&mut self, out: &mut String) -> Option<()> {
+        let mut is_integer = true;
+        let number = self.take_while(|byte| {
+            let is_special = matches!(byte, b'.' | b'e' | b'E');
+            is_integer &= !is_special;
+            is_special || matches!(byte, b'-' | b'+' | b'0'..=b'9')
+        })?;
+        match if is_integer { None } else { exact_decimal(number) } {
+            Some(decimal) => out.push_str(&decimal),
+            None => out.push_str(number),
+        }
         Some(())
     }
 
-    fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> &'a str {
-        let end = self.rest.bytes().position(|b| !belongs(b)).unwrap_or(self.rest.len());
-        let (token, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        token
+    /// The next byte that is not white space.
+    fn peek(&mut self) -> Option<u8> {
+        let bytes = self.text.as_bytes();
+        loop {
+            match *bytes.get(self.at)? {
+                b' ' | b'\t' | b'\n' | b'\r' => self.at += 1,
+                byte => return Some(byte),
+            }
+        }
+    }
+
+    fn take_while(&mut self, mut belongs: impl FnMut(u8) -> bool) -> Option<&'a str> {
+        let start = self.at;
+        while self.text.as_bytes().get(self.at).is_some_and(|byte| belongs(*byte)) {
+            self.at += 1;
+        }
+        self.text.get(start..self.at)
     }
 }
 
@@ -204,20 +218,9 @@ fn put_in_order(out: &mut String, inside: usize, members: &mut [Member<'_>]) -> 
     Some(())
 }
 
-/// Integers as they are; other numbers by their exact decimal value, without rounding.
-fn push_number(out: &mut String, number: &str) {
-    match exact_decimal(number) {
-        Some(decimal) => out.push_str(&decimal),
-        None => out.push_str(number),
-    }
-}
-
-/// The shortest exact form of a number with a fraction or an exponent. Nothing for integers, which
-/// stay as they are, and for exponents beyond counting, which count byte for byte.
+/// The shortest exact form of a number with a fraction or an exponent, without rounding. Nothing
+/// for exponents beyond counting, which count byte for byte.
 fn exact_decimal(number: &str) -> Option<String> {
-    if !number.contains(['.', 'e', 'E']) {
-        return None;
-    }
     let (sign, number) = match number.strip_prefix('-') {
         Some(rest) => ("-", rest),
         None => ("", number),

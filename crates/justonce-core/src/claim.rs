@@ -93,8 +93,12 @@ pub(crate) fn readable(text: &str, limit: usize) -> String {
 /// # Ok::<(), justonce_core::CheckpointError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Checkpoint {
-    name: Arc<str>,
+pub struct Checkpoint(Arc<Point>);
+
+/// Apart: most records have none, and each would keep room for it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Point {
+    name: Box<str>,
     data: Bytes,
     number: u32,
 }
@@ -113,40 +117,40 @@ impl Checkpoint {
         if data.len() > MAX_CHECKPOINT_BYTES {
             return Err(CheckpointError::Data(data.len()));
         }
-        Ok(Self { name: Arc::from(name), data, number: 0 })
+        Ok(Self(Arc::new(Point { name: name.into(), data, number: 0 })))
     }
 
     /// The same as the `number`-th of its claim: a late copy of an earlier one changes nothing.
     /// Points that are all numbered 0 replace each other as they come.
     #[must_use]
     pub fn numbered(mut self, number: u32) -> Self {
-        self.number = number;
+        Arc::make_mut(&mut self.0).number = number;
         self
     }
 
     /// Its number within its claim; 0 for one that was handed over, or has no number.
     #[must_use]
-    pub const fn number(&self) -> u32 {
-        self.number
+    pub fn number(&self) -> u32 {
+        self.0.number
     }
 
     /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     /// The data.
     #[must_use]
-    pub const fn data(&self) -> &Bytes {
-        &self.data
+    pub fn data(&self) -> &Bytes {
+        &self.0.data
     }
 }
 
 impl fmt::Debug for Checkpoint {
     /// Shows the size, not the data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Checkpoint({:?}, {} bytes)", self.name, self.data.len())
+        write!(f, "Checkpoint({:?}, {} bytes)", self.name(), self.data().len())
     }
 }
 

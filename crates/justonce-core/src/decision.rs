@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::record::{Entry, InProgress, Record, State, Subject};
 use crate::step::{Action, Answer, Claimed, Existing, Lost};
 use crate::store::Stored;
-use crate::timeline::{Note, NoteKind, RefusedStep};
+use crate::timeline::{Note, NoteKind, RefusedStep, Timeline};
 
 /// What a store must do with a step: change the entry, add the note, give the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,27 +38,46 @@ impl Decision {
     /// What the store keeps once the decision is carried out, and the answer.
     #[must_use]
     pub fn carry_out(self, before: Option<Stored>) -> (Option<Stored>, Answer) {
-        let note = self.note;
+        if let Some(mut stored) = before {
+            let (kept, answer) = self.carry_out_in(&mut stored);
+            return (kept.then_some(stored), answer);
+        }
         let after = match self.change {
-            Change::Remove => None,
-            Change::Keep => before.map(|stored| stored.noted(note)),
             Change::Put(entry) => {
-                let anew = matches!(&note, Some(Note { kind: NoteKind::Claimed(_), .. }))
-                    || matches!(entry, Entry::Tombstone(_));
-                let timeline = before.filter(|_| !anew).map(|stored| stored.timeline);
-                Some(Stored { entry, timeline: timeline.unwrap_or_default() }.noted(note))
+                let mut stored = Stored { entry, timeline: Timeline::default() };
+                stored.note(self.note);
+                Some(stored)
             }
+            Change::Keep | Change::Remove => None,
         };
         (after, self.answer)
+    }
+
+    /// The same where the entry lies: whether the store still keeps it, and the answer.
+    #[must_use]
+    pub fn carry_out_in(self, stored: &mut Stored) -> (bool, Answer) {
+        match self.change {
+            Change::Remove => return (false, self.answer),
+            Change::Keep => {}
+            Change::Put(entry) => {
+                let anew = matches!(&self.note, Some(Note { kind: NoteKind::Claimed(_), .. }))
+                    || matches!(entry, Entry::Tombstone(_));
+                if anew {
+                    stored.timeline = Timeline::default();
+                }
+                stored.entry = entry;
+            }
+        }
+        stored.note(self.note);
+        (true, self.answer)
     }
 }
 
 impl Stored {
-    fn noted(mut self, note: Option<Note>) -> Self {
+    fn note(&mut self, note: Option<Note>) {
         if let Some(note) = note {
             self.timeline.push(note);
         }
-        self
     }
 }
 

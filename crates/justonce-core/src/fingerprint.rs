@@ -57,15 +57,14 @@ impl Fingerprint {
 
     /// Starts a fingerprint of several parts.
     pub fn builder(scope: &Scope) -> FingerprintBuilder {
-        let key = hash::keyed(hash::FINGERPRINT, &[scope.as_str().as_bytes()]);
-        FingerprintBuilder { algorithm: Algorithm::Blake3(Keyed::new(key)) }
+        FingerprintKey::of(scope).builder()
     }
 
     /// Starts a fingerprint by SHA-256, for places where BLAKE3 is not approved.
     #[cfg(feature = "sha2")]
     pub fn sha256_builder(scope: &Scope) -> FingerprintBuilder {
         use sha2::Digest;
-        let key = hash::keyed(hash::FINGERPRINT, &[scope.as_str().as_bytes()]);
+        let FingerprintKey(key) = FingerprintKey::of(scope);
         FingerprintBuilder { algorithm: Algorithm::Sha256(sha2::Sha256::new_with_prefix(key)) }
     }
 
@@ -102,6 +101,38 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+/// What keys the fingerprints of a scope. Whoever makes many in one scope keeps it.
+///
+/// ```
+/// use justonce_core::{Fingerprint, FingerprintKey, Scope};
+///
+/// let scope = Scope::global();
+/// let key = FingerprintKey::of(&scope);
+/// assert_eq!(key.builder().part("payload", b"a").finish(), Fingerprint::of(&scope, b"a"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FingerprintKey([u8; 32]);
+
+impl FingerprintKey {
+    /// The key of a scope.
+    #[must_use]
+    pub fn of(scope: &Scope) -> Self {
+        Self(hash::keyed(hash::FINGERPRINT, &[scope.as_str().as_bytes()]))
+    }
+
+    /// Starts a fingerprint of several parts.
+    pub fn builder(&self) -> FingerprintBuilder {
+        FingerprintBuilder { algorithm: Algorithm::Blake3(Keyed::new(self.0)) }
+    }
+}
+
+impl fmt::Debug for FingerprintKey {
+    /// Not the key: with it, guesses at what was asked can be checked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FingerprintKey")
+    }
+}
+
 /// Collects the parts of a [`Fingerprint`]. Order counts.
 #[must_use = "a builder does nothing until `finish`"]
 #[derive(Debug)]
@@ -125,8 +156,9 @@ enum Algorithm {
 
 impl FingerprintBuilder {
     /// Adds a part in which every byte counts.
-    pub fn part(self, name: &str, value: &[u8]) -> Self {
-        self.tagged(name, b"raw", value)
+    pub fn part(mut self, name: &str, value: &[u8]) -> Self {
+        self.add(name, b"raw", value);
+        self
     }
 
     /// Adds a JSON part in its canonical form; what does not parse counts byte for byte.
@@ -135,8 +167,9 @@ impl FingerprintBuilder {
     }
 
     /// Adds a part that is in its canonical form already.
-    pub fn canonical(self, name: &str, value: &Canonical<'_>) -> Self {
-        self.tagged(name, value.kind(), value.as_bytes())
+    pub fn canonical(mut self, name: &str, value: &Canonical<'_>) -> Self {
+        self.add(name, value.kind(), value.as_bytes());
+        self
     }
 
     /// Finishes the fingerprint.
@@ -154,12 +187,12 @@ impl FingerprintBuilder {
         }
     }
 
-    fn tagged(mut self, name: &str, kind: &[u8], value: &[u8]) -> Self {
+    /// Borrowed: it is large to be moved about.
+    fn add(&mut self, name: &str, kind: &[u8], value: &[u8]) {
         for bytes in [name.as_bytes(), kind, value] {
             self.update(&hash::length(bytes));
             self.update(bytes);
         }
-        self
     }
 
     fn update(&mut self, bytes: &[u8]) {

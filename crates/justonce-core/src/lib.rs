@@ -59,7 +59,7 @@ pub use decision::{Change, Decision, ends_claim, is_running};
 pub use engine::{Engine, HandlerError, HeldClaim, Ran, RunError};
 pub use entropy::Entropy;
 pub use error::{Damage, DamagedRecord, Effect, StoreError, StoreErrorKind, StoreResult};
-pub use fingerprint::{Fingerprint, FingerprintBuilder};
+pub use fingerprint::{Fingerprint, FingerprintBuilder, FingerprintKey};
 pub use key::{Key, KeyError, MAX_KEY_BYTES};
 pub use operation::{DEFAULT_WAIT, OnConcurrent, Operation};
 pub use outcome::{

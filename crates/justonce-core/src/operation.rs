@@ -1,6 +1,6 @@
 //! What must take effect once.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use crate::claim::Checkpoint;
@@ -13,6 +13,9 @@ use crate::scope::Scope;
 
 /// How long a duplicate waits for a running operation unless told otherwise.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+
+/// The promise of operations that brought none.
+static DEFAULT_POLICY: LazyLock<Arc<Policy>> = LazyLock::new(Arc::default);
 
 /// What must take effect once: a key in a scope, what was asked, and the promise.
 ///
@@ -37,7 +40,8 @@ pub struct Operation {
     scope: Scope,
     key: Key,
     fingerprint: Fingerprint,
-    policy: Arc<Policy>,
+    /// Nothing is the default, which need not be made for those who bring their own.
+    policy: Option<Arc<Policy>>,
     on_concurrent: OnConcurrent,
     handler_timeout: Option<Duration>,
     checkpoint: Option<Checkpoint>,
@@ -70,7 +74,7 @@ impl Operation {
             scope,
             key,
             fingerprint: Fingerprint::UNCHECKED,
-            policy: Arc::default(),
+            policy: None,
             on_concurrent: OnConcurrent::default(),
             handler_timeout: None,
             checkpoint: None,
@@ -87,7 +91,7 @@ impl Operation {
     /// Another promise. Share one `Arc` between operations of a kind.
     #[must_use]
     pub fn with_policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
-        self.policy = policy.into();
+        self.policy = Some(policy.into());
         self
     }
 
@@ -141,8 +145,8 @@ impl Operation {
 
     /// The promise.
     #[must_use]
-    pub const fn policy(&self) -> &Arc<Policy> {
-        &self.policy
+    pub fn policy(&self) -> &Arc<Policy> {
+        self.policy.as_ref().unwrap_or_else(|| &DEFAULT_POLICY)
     }
 
     /// What a duplicate does while it runs.
@@ -160,7 +164,7 @@ impl Operation {
     /// How long its handler may run: its own timeout, at most what the lease's cap allows.
     #[must_use]
     pub fn handler_limit(&self) -> Duration {
-        let cap = self.policy.lease_cap();
+        let cap = self.policy().lease_cap();
         self.handler_timeout.map_or(cap, |timeout| timeout.min(cap))
     }
 

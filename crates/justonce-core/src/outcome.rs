@@ -163,6 +163,12 @@ impl OutcomeBuilder {
         self
     }
 
+    /// Makes room for this many headers, and no more: outcomes are kept for long.
+    pub fn room_for_headers(mut self, count: usize) -> Self {
+        self.parts.headers.reserve_exact(count);
+        self
+    }
+
     /// One more header; a name may be repeated.
     pub fn header(mut self, name: impl Into<Box<str>>, value: impl Into<Bytes>) -> Self {
         self.parts.headers.push(Header { name: name.into(), value: value.into() });

@@ -39,6 +39,14 @@ impl RecordId {
         bytes.try_into().ok().map(Self)
     }
 
+    /// The name as it is shown, in ASCII: for those who write it often.
+    #[must_use]
+    pub fn hex(&self) -> [u8; 64] {
+        let mut hex = [0; 64];
+        HEXLOWER.encode_mut(&self.0, &mut hex);
+        hex
+    }
+
     /// The bytes of the hash.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 32] {

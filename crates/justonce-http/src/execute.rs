@@ -206,17 +206,21 @@ const SUPERSEDED: &str = "Another attempt with this key took over while this one
 fn mark<B>(request: &mut Request<B>, context: Context, route: &Route) {
     let operation = context.operation();
     let headers = request.headers_mut();
-    make_room(headers);
+    headers.reserve(MARKS);
     let key = written(operation.key(), route.rule.key_syntax);
     // Most callers write it as we do.
     if headers.get_all(KEY).iter().ne([key.as_bytes()])
-        && let Ok(key) = HeaderValue::try_from(key)
+        && let Ok(key) = HeaderValue::from_str(&key)
     {
         headers.insert(KEY, key);
     }
-    headers.insert(ATTEMPT, HeaderValue::from(context.attempt()));
+    let attempt = match context.attempt() {
+        1 => HeaderValue::from_static("1"),
+        later => HeaderValue::from(later),
+    };
+    headers.insert(ATTEMPT, attempt);
     headers.insert(FENCE, HeaderValue::from(context.fence().get()));
-    if let Ok(record) = HeaderValue::try_from(operation.id().to_string()) {
+    if let Ok(record) = HeaderValue::from_bytes(&operation.id().hex()) {
         headers.insert(RECORD, record);
     }
     request.extensions_mut().insert(Idempotent::new(context));
@@ -224,17 +228,6 @@ fn mark<B>(request: &mut Request<B>, context: Context, route: &Route) {
 
 /// How many headers a request is marked with.
 const MARKS: usize = 4;
-
-/// Makes room for the marks. Growing in place would do too, but allocators hold a lock for it that
-/// the threads of a busy service meet at.
-fn make_room(headers: &mut HeaderMap) {
-    let needed = headers.len() + MARKS;
-    if headers.capacity() < needed {
-        let mut roomy = HeaderMap::with_capacity(needed);
-        roomy.extend(std::mem::take(headers));
-        *headers = roomy;
-    }
-}
 
 /// What the engine hears.
 fn judged(verdict: Verdict, outcome: impl FnOnce() -> Outcome) -> Result<Outcome, HandlerError> {

@@ -162,14 +162,14 @@ impl<S> Request<S> {
     fn asked(&self, body: &WholeBody) -> Result<(Scope, Fingerprint), Problem> {
         let rule = &self.route.rule;
         let parts = &self.parts;
-        let scope = self
+        let caller = self
             .route
-            .scope(&parts.method, &parts.headers)
+            .caller(&parts.method, &parts.headers)
             .map_err(|error| same::scopeless(&error))?;
         let data = body.data();
         let canonical = same::canonical(&rule.fingerprint.body, &data);
-        let fingerprint = same::fingerprint(rule, &scope, parts, &canonical);
-        Ok((scope, fingerprint))
+        let fingerprint = same::fingerprint(rule, &caller, parts, &canonical);
+        Ok((caller.scope, fingerprint))
     }
 
     fn existing<R>(&self, existing: &Existing, operation: &Operation) -> Response<ResponseBody<R>> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, Method, Version};
-use justonce_core::{Scope, ScopeError};
+use justonce_core::ScopeError;
 
 use crate::meters::Meters;
 use crate::pattern::Pattern;
 use crate::rule::{KeyPresence, Rule};
-use crate::same::Scopes;
+use crate::same::{Caller, Scopes};
 
 /// The name of the route for requests that no other is for.
 pub(crate) const DEFAULT_NAME: &str = "default";
@@ -32,8 +32,12 @@ impl Route {
         Arc::new(Self { name: name.into(), pattern, rule, lifetime, meters, scopes })
     }
 
-    /// Whose namespace a request's key lives in.
-    pub(crate) fn scope(&self, method: &Method, headers: &HeaderMap) -> Result<Scope, ScopeError> {
+    /// Whose a request is.
+    pub(crate) fn caller(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Caller, ScopeError> {
         self.scopes.of(&self.rule, &self.name, method, headers)
     }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
-use justonce_core::{Canonical, Fingerprint, Key, Scope, ScopeError};
+use justonce_core::{Canonical, Fingerprint, FingerprintKey, Key, Scope, ScopeError};
 use percent_encoding::percent_decode;
 use quick_cache::sync::Cache;
 
@@ -18,7 +18,14 @@ const SHOWN_BYTES: usize = 256;
 /// The namespaces of a route's callers. Making one takes longer than everything else that is done
 /// for a duplicate, and most callers come again.
 #[derive(Debug)]
-pub(crate) struct Scopes(Cache<[u8; 32], Scope>);
+pub(crate) struct Scopes(Cache<[u8; 32], Caller>);
+
+/// Whose a request is.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) scope: Scope,
+    fingerprints: FingerprintKey,
+}
 
 impl Default for Scopes {
     fn default() -> Self {
@@ -35,7 +42,7 @@ impl Scopes {
         route: &str,
         method: &http::Method,
         headers: &HeaderMap,
-    ) -> Result<Scope, ScopeError> {
+    ) -> Result<Caller, ScopeError> {
         let mut shown = Vec::with_capacity(SHOWN_BYTES);
         let mut add = |bytes: &[u8]| {
             shown.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
@@ -48,13 +55,14 @@ impl Scopes {
                 add(line.as_bytes());
             }
         }
-        let caller = *blake3::hash(&shown).as_bytes();
-        if let Some(scope) = self.0.get(&caller) {
-            return Ok(scope);
+        let hash = *blake3::hash(&shown).as_bytes();
+        if let Some(caller) = self.0.get(&hash) {
+            return Ok(caller);
         }
         let scope = scope(rule, route, method, headers)?;
-        self.0.insert(caller, scope.clone());
-        Ok(scope)
+        let caller = Caller { fingerprints: FingerprintKey::of(&scope), scope };
+        self.0.insert(hash, caller.clone());
+        Ok(caller)
     }
 }
 
@@ -136,12 +144,14 @@ fn decoded(text: &[u8]) -> Option<String> {
 /// The digest of what is asked.
 pub(crate) fn fingerprint(
     rule: &Rule,
-    scope: &Scope,
+    caller: &Caller,
     parts: &Parts,
     body: &Canonical<'_>,
 ) -> Fingerprint {
     let asked = &rule.fingerprint;
-    let mut builder = Fingerprint::builder(scope)
+    let mut builder = caller
+        .fingerprints
+        .builder()
         .part("method", parts.method.as_str().as_bytes())
         .part("path", parts.uri.path().as_bytes());
     if asked.query

@@ -68,12 +68,18 @@ pub(crate) fn outcome(
     body: &Captured,
     trailers: Option<&HeaderMap>,
 ) -> Outcome {
-    let mut builder = Outcome::builder().status(parts.status.as_u16());
-    for (name, value) in parts.headers.iter().filter(|(name, _)| filter.stores(name)) {
+    let headers = || parts.headers.iter().filter(|(name, _)| filter.stores(name));
+    let trailers = || {
+        let all = trailers.into_iter().flat_map(HeaderMap::iter);
+        all.filter(|(name, _)| filter.stores(name))
+    };
+    let mut builder = Outcome::builder()
+        .status(parts.status.as_u16())
+        .room_for_headers(headers().count() + trailers().count());
+    for (name, value) in headers() {
         builder = builder.header(name.as_str(), Bytes::copy_from_slice(value.as_bytes()));
     }
-    let trailers = trailers.into_iter().flat_map(HeaderMap::iter);
-    for (name, value) in trailers.filter(|(name, _)| filter.stores(name)) {
+    for (name, value) in trailers() {
         let name = format!("{TRAILER_MARK}{name}");
         builder = builder.header(name, Bytes::copy_from_slice(value.as_bytes()));
     }

@@ -113,8 +113,8 @@ fn operation(
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<Operation, Problem> {
-    let scope = route.scope(method, headers).map_err(|error| same::scopeless(&error))?;
-    Ok(Operation::new(scope, key))
+    let caller = route.caller(method, headers).map_err(|error| same::scopeless(&error))?;
+    Ok(Operation::new(caller.scope, key))
 }
 
 async fn look(shared: &Shared, operation: &Operation) -> StoreResult<Value> {

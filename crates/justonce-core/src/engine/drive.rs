@@ -4,9 +4,12 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{self, Poll};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
+
+use super::context::Context;
 use super::ran::HandlerError;
 use super::renewal::Active;
 use crate::outcome::Outcome;
@@ -24,6 +27,46 @@ pub(super) enum Ended {
     TimedOut,
     /// Another owner took over.
     Lost,
+}
+
+pin_project! {
+    /// A handler from its call on. It is called inside, so that its future, which may be large,
+    /// is put where it stays.
+    #[project = HandlingParts]
+    pub(super) enum Handling<H, F> {
+        Called { with: Option<(H, Context)> },
+        Running { #[pin] future: F },
+    }
+}
+
+impl<H, F> Handling<H, F> {
+    pub(super) const fn new(handler: H, context: Context) -> Self {
+        Self::Called { with: Some((handler, context)) }
+    }
+}
+
+impl<H, F> Future for Handling<H, F>
+where
+    H: FnOnce(Context) -> F,
+    F: Future,
+{
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<F::Output> {
+        loop {
+            match self.as_mut().project() {
+                HandlingParts::Running { future } => return future.poll(cx),
+                HandlingParts::Called { with } => match with.take() {
+                    Some((handler, context)) => {
+                        let future = handler(context);
+                        self.set(Self::Running { future });
+                    }
+                    // It panicked when it was called.
+                    None => return Poll::Pending,
+                },
+            }
+        }
+    }
 }
 
 /// Runs a handler until it ends, panics, its time is over, or its claim is lost. In the last two
@@ -51,7 +94,7 @@ pub(super) async fn drive(
 /// Polls a handler and catches its panic. It is not polled again after one.
 fn poll_caught(
     handler: Pin<&mut impl Future<Output = Result<Outcome, HandlerError>>>,
-    cx: &mut std::task::Context<'_>,
+    cx: &mut task::Context<'_>,
 ) -> Poll<Ended> {
     match catch_unwind(AssertUnwindSafe(|| handler.poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,

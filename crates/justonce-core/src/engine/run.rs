@@ -1,12 +1,12 @@
 //! Run: begin, execute, complete, or replay.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::pin::pin;
 
 use super::begin::Begun;
 use super::builder::Engine;
 use super::context::Context;
-use super::drive::{Ended, drive};
+use super::drive::{Ended, Handling, drive};
 use super::held::HeldClaim;
 use super::ran::{HandlerError, Ran, RunError};
 use super::wait::{Patience, Waited};
@@ -134,10 +134,7 @@ impl Engine {
     {
         let context = Context::new(&self.inner, operation, &claim);
         let limit = operation.handler_limit();
-        let ended = match catch_unwind(AssertUnwindSafe(|| handler(context))) {
-            Ok(handling) => drive(pin!(handling), limit, claim.active()).await,
-            Err(panic) => Ended::Panicked(panic),
-        };
+        let ended = drive(pin!(Handling::new(handler, context)), limit, claim.active()).await;
         let fence = claim.fence();
         let (action, said) = match ended {
             Ended::Itself(Ok(outcome)) => {

@@ -1,5 +1,6 @@
 //! The records of a memory store.
 
+use std::collections::hash_map::Entry as Place;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::claim::Fence;
 use crate::clock::{Clock, Timestamp};
-use crate::decision::{Change, ends_claim, is_running};
+use crate::decision::{Change, Decision, ends_claim, is_running};
 use crate::record::RecordId;
 use crate::step::{Action, Answer};
 use crate::store::{IdMap, Shards, Stored};
@@ -40,6 +41,24 @@ pub(super) struct Slot {
     waiters: Option<Arc<Notify>>,
 }
 
+impl Slot {
+    /// Carries a decision out, and wakes those who wait for a claim that it ends. Whether the
+    /// record is still kept, and the answer.
+    fn change(&mut self, decision: Decision) -> (bool, Answer) {
+        let before = &self.stored.entry;
+        let ended = match &decision.change {
+            Change::Keep => false,
+            Change::Put(after) => ends_claim(before, Some(after)),
+            Change::Remove => ends_claim(before, None),
+        };
+        let changed = decision.carry_out_in(&mut self.stored);
+        if ended && let Some(waiters) = self.waiters.take() {
+            waiters.notify_waiters();
+        }
+        changed
+    }
+}
+
 impl MemoryStore {
     /// An empty store.
     #[must_use]
@@ -59,28 +78,24 @@ impl MemoryStore {
             Action::Begin(_) => Fence::new(self.fences.fetch_add(1, Ordering::Relaxed) + 1),
             _ => Fence::NONE,
         };
-        let entry = shard.get(&id).map(|slot| &slot.stored.entry);
-        let decision = transition(entry, action, now, fresh);
-        if decision.change == Change::Keep && decision.note.is_none() {
-            return decision.answer;
+        match shard.entry(id) {
+            Place::Vacant(place) => {
+                let (after, answer) = transition(None, action, now, fresh).carry_out(None);
+                if let Some(stored) = after {
+                    place.insert(Box::new(Slot { stored, waiters: None }));
+                }
+                answer
+            }
+            Place::Occupied(mut place) => {
+                let slot = place.get_mut();
+                let decision = transition(Some(&slot.stored.entry), action, now, fresh);
+                let (kept, answer) = slot.change(decision);
+                if !kept {
+                    place.remove();
+                }
+                answer
+            }
         }
-        let (before, mut waiters) = match shard.remove(&id) {
-            Some(slot) => (Some(slot.stored), slot.waiters),
-            None => (None, None),
-        };
-        let ended = match (&before, &decision.change) {
-            (Some(before), Change::Put(after)) => ends_claim(&before.entry, Some(after)),
-            (Some(before), Change::Remove) => ends_claim(&before.entry, None),
-            _ => false,
-        };
-        let (after, answer) = decision.carry_out(before);
-        if ended && let Some(waiters) = waiters.take() {
-            waiters.notify_waiters();
-        }
-        if let Some(stored) = after {
-            shard.insert(id, Box::new(Slot { stored, waiters }));
-        }
-        answer
     }
 
     /// Those who wait for the claim with this fence, if it is running.
