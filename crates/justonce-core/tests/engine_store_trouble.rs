@@ -5,11 +5,13 @@
 #[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
 
+use std::sync::{Arc, Mutex};
+
 use common::erring::Erring;
 use common::handlers::{Count, done};
-use common::world::{LEASE, SECOND, World, breathe, operation, pass, policy, seeded};
+use common::world::{LEASE, SECOND, World, breathe, named, operation, pass, policy, seeded};
 use justonce_core::engine::RunError;
-use justonce_core::store::Fault;
+use justonce_core::store::{Fault, Records};
 use justonce_core::{
     Action, Effect, Engine, Existing, HandlerError, OnFailure, OnLapsed, Outcome, Ran, StateName,
     StoreError, StoreErrorKind,
@@ -58,6 +60,40 @@ async fn a_lost_begin_is_given_back_once_the_store_is_there_again() {
     let so_far = world.calls.count();
     pass(LEASE).await;
     assert_eq!(world.calls.count(), so_far, "and then left alone");
+}
+
+/// The store stands still for longer than a lease, and then carries out all that was sent to it.
+#[tokio::test(start_paused = true)]
+async fn begins_that_are_carried_out_after_the_lease_are_given_back() {
+    let world = World::new();
+    let waiting = Arc::new(Mutex::new(Some(Vec::new())));
+    let socket = Arc::clone(&waiting);
+    let store = Erring::new(world.store.clone(), move |step| {
+        socket.lock().unwrap().as_mut().map(|steps| {
+            steps.push(step.clone());
+            StoreError::maybe_applied(StoreErrorKind::TimedOut, "it stands still")
+        })
+    });
+    let engine = seeded(Engine::builder(store), 3).build();
+    let operations: Vec<_> =
+        (0..100).map(|n| named(&format!("order-{n}"), policy(OnLapsed::Hold))).collect();
+    for operation in &operations {
+        let ran = engine.run(operation, async |_| panic!("it was not claimed")).await;
+        assert!(matches!(ran, Err(RunError::Store(_))));
+    }
+    pass(3 * LEASE).await;
+    let steps = waiting.lock().unwrap().take().unwrap();
+    assert!(steps.len() > operations.len(), "it is still tried");
+    for step in &steps {
+        world.store.apply(step).await.unwrap();
+    }
+    for operation in &operations {
+        assert_eq!(world.state(operation).await, StateName::InProgress);
+    }
+    pass(SECOND).await;
+    for operation in &operations {
+        assert_eq!(world.state(operation).await, StateName::Absent, "well before the lease");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,20 +1,17 @@
 //! Begin: one call to the store, safe to repeat when its reply is lost.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::builder::{Engine, Inner};
 use super::held::HeldClaim;
+use super::lost::LostBegins;
 use super::ran::RunError;
 use crate::claim::Token;
 use crate::error::{Effect, StoreError, StoreErrorKind, StoreResult};
 use crate::operation::Operation;
 use crate::step::{Action, Answer, Existing, Step};
-
-/// The pause between two looks after a begin whose reply was lost.
-const LOST_BEGIN_PAUSE: Duration = Duration::from_millis(100);
 
 /// The answer to a begin.
 #[derive(Debug)]
@@ -101,7 +98,7 @@ impl Engine {
         let token = Token(inner.entropy.next_u128());
         let step = Step::begin(operation, inner.owner.clone(), token);
         // From here on a dropped future may leave a claim behind that nobody knows of.
-        let guard = LostBegin { inner, step: Some(&step) };
+        let guard = Guard { inner, step: Some(&step) };
         let answer = inner.store.apply(&step).await;
         match answer {
             Ok(Answer::Claimed(claimed)) => {
@@ -129,49 +126,23 @@ enum Place {
     Existing(Existing),
 }
 
-/// Gives back a claim of which we do not know whether we have it: nothing was executed under it,
-/// so it must not become unknown, nor keep others waiting.
-struct LostBegin<'a> {
+/// Gives back a claim of which we do not know whether we have it.
+struct Guard<'a> {
     inner: &'a Arc<Inner>,
     step: Option<&'a Step>,
 }
 
-impl LostBegin<'_> {
+impl Guard<'_> {
     fn disarm(mut self) {
         self.step = None;
     }
 }
 
-impl Drop for LostBegin<'_> {
+impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        let Some(step) = self.step.take() else { return };
-        // Without a runtime there is nobody to do it; the lease will lapse.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(give_back(Arc::clone(self.inner), step.clone()));
+        if let Some(step) = self.step.take() {
+            LostBegins::give_back(self.inner, step.clone());
         }
-    }
-}
-
-/// Repeats the begin until the store answers, then releases what it claimed. Bounded by the
-/// lease: after it, the claim has lapsed by itself.
-async fn give_back(inner: Arc<Inner>, step: Step) {
-    let Action::Begin(begin) = &step.action else {
-        return;
-    };
-    let until = tokio::time::Instant::now() + begin.policy.lease();
-    while tokio::time::Instant::now() < until {
-        match inner.store.apply(&step).await {
-            Ok(Answer::Claimed(claimed)) => {
-                let release = Step::new(step.id, Action::Release(claimed.fence));
-                if inner.store.apply(&release).await.is_ok() {
-                    return;
-                }
-            }
-            Ok(_) => return,
-            Err(error) if !error.is_passing() => return,
-            Err(_) => {}
-        }
-        tokio::time::sleep(LOST_BEGIN_PAUSE).await;
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::lost::LostBegins;
 use super::renewal::Renewals;
 use crate::claim::Owner;
 use crate::entropy::Entropy;
@@ -67,6 +68,7 @@ pub(super) struct Inner {
     pub(super) executions: Arc<Semaphore>,
     pub(super) waiters: Semaphore,
     pub(super) renewals: Arc<Renewals>,
+    pub(super) lost_begins: LostBegins,
 }
 
 /// How busy an engine is.
@@ -183,6 +185,7 @@ impl EngineBuilder {
                 executions: Arc::new(Semaphore::new(self.limits.max_concurrent)),
                 waiters: Semaphore::new(self.limits.max_waiters),
                 renewals: Arc::default(),
+                lost_begins: LostBegins::default(),
             }),
         }
     }

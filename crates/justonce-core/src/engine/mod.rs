@@ -23,6 +23,7 @@ mod context;
 mod drive;
 mod held;
 mod look;
+mod lost;
 mod probe;
 mod ran;
 mod reaper;

@@ -1,0 +1,117 @@
+//! Begins whose reply was lost: whether they took a claim is not known.
+//!
+//! Nothing was executed under such a claim, so it must not become unknown, nor keep others waiting.
+//! The begin is repeated until the store answers, and what it claimed is released.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::builder::Inner;
+use crate::step::{Action, Answer, Step};
+
+/// The pause after a try that failed.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How many are remembered. What is beyond is left to its lease.
+const MOST: usize = 10_000;
+/// How many are tried at once while the store answers. While it does not, one is enough to see
+/// whether it is back.
+const AT_ONCE: usize = 32;
+
+/// The begins that are still to be given back, and the one task that does it.
+#[derive(Debug, Default)]
+pub(super) struct LostBegins(Mutex<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    begins: VecDeque<LostBegin>,
+    task: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct LostBegin {
+    step: Step,
+    /// Until when it is tried even if nobody uses the engine any more.
+    until: Instant,
+}
+
+impl LostBegins {
+    /// Gives a claim back that a begin may have taken, or will yet take: a store that stood still
+    /// may carry it out when it goes on, however late.
+    pub(super) fn give_back(inner: &Arc<Inner>, step: Step) {
+        let Action::Begin(begin) = &step.action else { return };
+        // Without a runtime there is nobody to do it; the lease will lapse.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let until = Instant::now() + begin.policy.lease();
+        let mut queue = inner.lost_begins.queue();
+        if queue.begins.len() >= MOST {
+            return;
+        }
+        queue.begins.push_back(LostBegin { step, until });
+        if queue.task.as_ref().is_none_or(JoinHandle::is_finished) {
+            queue.task = Some(runtime.spawn(give_all_back(Arc::clone(inner))));
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next ones; nothing, and the task is over, if there are none.
+    fn take(&self, most: usize) -> Option<Vec<LostBegin>> {
+        let mut queue = self.queue();
+        if queue.begins.is_empty() {
+            queue.task = None;
+            return None;
+        }
+        let most = most.min(queue.begins.len());
+        Some(queue.begins.drain(..most).collect())
+    }
+}
+
+async fn give_all_back(inner: Arc<Inner>) {
+    let mut at_once = 1;
+    while let Some(begins) = inner.lost_begins.take(at_once) {
+        let mut tries = JoinSet::new();
+        for begin in begins {
+            let inner = Arc::clone(&inner);
+            tries.spawn(async move { (is_given_back(&inner, &begin.step).await, begin) });
+        }
+        let mut failed = Vec::new();
+        while let Some(tried) = tries.join_next().await {
+            match tried {
+                Ok((false, begin)) => failed.push(begin),
+                // A store that panicked is not asked again.
+                Ok((true, _)) | Err(_) => {}
+            }
+        }
+        if failed.is_empty() {
+            at_once = AT_ONCE;
+            continue;
+        }
+        at_once = 1;
+        let in_use = Arc::strong_count(&inner) > 1;
+        failed.retain(|begin| in_use || Instant::now() < begin.until);
+        inner.lost_begins.queue().begins.extend(failed);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Repeats a begin and releases what it claimed. Not, if that has to be tried again.
+async fn is_given_back(inner: &Inner, step: &Step) -> bool {
+    match inner.store.apply(step).await {
+        Ok(Answer::Claimed(claimed)) => {
+            let release = Step::new(step.id, Action::Release(claimed.fence));
+            match inner.store.apply(&release).await {
+                Ok(_) => true,
+                Err(error) => !error.is_passing(),
+            }
+        }
+        Ok(_) => true,
+        Err(error) => !error.is_passing(),
+    }
+}
