@@ -8,12 +8,12 @@ use http_body::Body;
 use http_body_util::Empty;
 use justonce_core::engine::Begun;
 use justonce_core::{Checkpoint, Existing, HeldClaim, OnConcurrent, Operation, UnknownReason};
-use tokio::sync::oneshot;
 use tower::Service;
 
 use crate::asked::StoredRequest;
 use crate::body::{BoxError, RequestBody};
-use crate::execute::{Answer, Execution};
+use crate::detach::Early;
+use crate::execute::Execution;
 use crate::protect::{Refused, begin};
 use crate::routes::{MatchedRoute, Route};
 use crate::service::Protected;
@@ -116,7 +116,7 @@ impl<S> Protected<S> {
             body,
         };
         // Nobody waits for the answer. What is under way goes on when the completer is exchanged.
-        let (early, _) = oneshot::channel::<Answer<R, S::Error>>();
+        let early = Early::new();
         let work: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = {
             let work = execution.run::<Empty<Bytes>, R>(claim, early);
             Box::pin(async move { drop(work.await) })

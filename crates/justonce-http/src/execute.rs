@@ -3,17 +3,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
 use http_body::Body;
 use justonce_core::engine::Context;
 use justonce_core::{HandlerError, HeldClaim, Operation, Outcome, Ran, RunError};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
 use crate::capture::{Opening, Pump, Start, start};
+use crate::detach::Early;
 use crate::extract::Idempotent;
 use crate::fate::Fate;
 use crate::headers::{ATTEMPT, FENCE, Filter, KEY, RECORD};
@@ -58,7 +59,7 @@ impl<S> Execution<S> {
     pub(crate) fn run<B, R>(
         self,
         claim: HeldClaim,
-        early: oneshot::Sender<Answer<R, S::Error>>,
+        early: Early<Answer<R, S::Error>>,
     ) -> impl Future<Output = Option<Answer<R, S::Error>>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
@@ -66,7 +67,8 @@ impl<S> Execution<S> {
         R::Error: Into<BoxError>,
     {
         let Self { shared, route, operation, service, parts, body, place } = self;
-        let request = Request::from_parts(parts, RequestBody::whole(body));
+        // In a box: it is handed on a few times before the service has it, and it is large.
+        let request = Box::new(Request::from_parts(parts, RequestBody::whole(body)));
         async move {
             let _place = place;
             let begun = Instant::now();
@@ -97,7 +99,7 @@ struct Call<'a, R, E> {
     route: &'a Arc<Route>,
     shared: &'a Shared,
     said: &'a Mutex<Said<R, E>>,
-    early: oneshot::Sender<Answer<R, E>>,
+    early: Early<Answer<R, E>>,
 }
 
 impl<R, E> Call<'_, R, E>
@@ -111,24 +113,21 @@ where
         self,
         context: Context,
         service: S,
-        mut request: Request<RequestBody<B>>,
+        mut request: Box<Request<RequestBody<B>>>,
     ) -> impl Future<Output = Result<Outcome, HandlerError>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>, Error = E>,
     {
         mark(&mut request, context, self.route);
-        let answering = service.oneshot(request);
-        async move {
-            match answering.await {
-                Ok(response) => self.heard(response).await,
-                Err(error) => self.say(Said::Error(error), Err(HandlerError::Unknown)),
-            }
-        }
+        service.oneshot(*request).then(|answer| self.heard(answer))
     }
 
     /// Captures an answer, at once or while it goes to the caller.
-    async fn heard(self, response: Response<R>) -> Result<Outcome, HandlerError> {
-        let (mut parts, body) = response.into_parts();
+    async fn heard(self, answer: Result<Response<R>, E>) -> Result<Outcome, HandlerError> {
+        let (mut parts, body) = match answer {
+            Ok(response) => response.into_parts(),
+            Err(error) => return self.say(Said::Error(error), Err(HandlerError::Unknown)),
+        };
         let said = parts.extensions.remove::<Verdict>();
         let rule = &self.route.rule;
         let filter = Filter::new(rule, &parts.headers);
@@ -172,8 +171,7 @@ where
         let filter = Filter::new(rule, &kept.headers);
         let answer = forwarded(parts, &filter, ResponseBody::streamed(body));
         let answer = self.shared.with_lifetime(answer, self.route);
-        // A caller that has left needs no answer, but its operation goes on.
-        let _ = self.early.send(Ok(answer));
+        self.early.give(Ok(answer));
         let (said, result) = if pump.run(opening).await {
             let captured = pump.captured();
             let result = judged(verdict, || outcome(&kept, &filter, &captured, pump.trailers()));

@@ -10,13 +10,12 @@ use justonce_core::{
     Checkpoint, Existing, Fingerprint, Key, MAX_CHECKPOINT_BYTES, OnConcurrent, Operation,
     RunError, Scope, StoreErrorKind,
 };
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use crate::asked::{self, TooLarge};
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
-use crate::detach::{Detached, Panicked};
+use crate::detach::{Detached, Early, Panicked};
 use crate::execute::{Answer, Execution};
 use crate::fate::Fate;
 use crate::headers::{OUTCOME, REPLAYED, STATUS};
@@ -79,12 +78,12 @@ impl<S> Request<S> {
             Ok(Begun::Claimed(claim)) => {
                 let Self { shared, route, service, parts } = self;
                 let told = (Arc::clone(&shared), Arc::clone(&route));
-                let (early, receiver) = oneshot::channel();
+                let early = Early::new();
                 let execution = Execution { shared, route, operation, service, parts, body, place };
                 // No await between the claim and here: a caller that leaves cannot leave a claim
                 // behind under which nothing was executed.
-                let work = Box::pin(execution.run(claim, early));
-                match Detached::new(work, receiver).await {
+                let work = Box::pin(execution.run(claim, early.clone()));
+                match Detached::new(work, early).await {
                     Ok(answer) => answer,
                     Err(Panicked) => Ok(panicked(&told.0, &told.1)),
                 }

@@ -83,10 +83,9 @@ async fn give_all_back(inner: Arc<Inner>) {
         }
         let mut failed = Vec::new();
         while let Some(tried) = tries.join_next().await {
-            match tried {
-                Ok((false, begin)) => failed.push(begin),
-                // A store that panicked is not asked again.
-                Ok((true, _)) | Err(_) => {}
+            // A store that panicked is not asked again.
+            if let Ok((false, begin)) = tried {
+                failed.push(begin);
             }
         }
         if failed.is_empty() {
