@@ -145,10 +145,11 @@ mod tests {
 
     /// A value as the server sends it.
     fn sent(fields: &[Option<&[u8]>]) -> Vec<u8> {
-        let mut bytes = (fields.len() as i32).to_be_bytes().to_vec();
+        let length = |length: usize| i32::try_from(length).unwrap();
+        let mut bytes = length(fields.len()).to_be_bytes().to_vec();
         for field in fields {
             bytes.extend(25_i32.to_be_bytes());
-            bytes.extend(field.map_or(-1, |field| field.len() as i32).to_be_bytes());
+            bytes.extend(field.map_or(-1, |field| length(field.len())).to_be_bytes());
             bytes.extend(field.unwrap_or_default());
         }
         bytes

@@ -2,9 +2,9 @@
 //! together with the next one.
 //!
 //! Nobody waits for company: a step goes as soon as the statement before it is back, or has taken
-//! too long. What is won is what a statement costs besides its steps: a commit, a sync of the disk, a
-//! round trip, a server process that wakes up. While one statement at a time keeps up, there is one;
-//! a slow disk, a far server or a locked record make it more.
+//! too long. What is won is what a statement costs besides its steps: a commit, a sync of the disk,
+//! a round trip, a server process that wakes up. While one statement at a time keeps up, there is
+//! one; a slow disk, a far server or a locked record make it more.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -49,7 +49,7 @@ async fn a_server_that_takes_none_is_said_to_at_once_and_found_again() {
             others.push(client);
         }
     }
-    let started = std::time::Instant::now();
+    let started = tokio::time::Instant::now();
     let error = store.apply(&begin(&rerun("a"))).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("53300"), "{error}");
