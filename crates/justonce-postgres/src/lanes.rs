@@ -1,10 +1,10 @@
 //! Steps of one kind from many callers: as few statements at a time as will do, and all who wait go
 //! together with the next one.
 //!
-//! Nobody waits for company: a step goes as soon as the statement before it is back, or has taken
+//! Nobody waits for company: a step goes as soon as a statement before it is back, or has taken
 //! too long. What is won is what a statement costs besides its steps: a commit, a sync of the disk,
-//! a round trip, a server process that wakes up. While one statement at a time keeps up, there is
-//! one; a slow disk, a far server or a locked record make it more.
+//! a round trip, a server process that wakes up. While a few statements at a time keep up, there
+//! are no more; a slow disk, a far server or a locked record make it more.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,6 +21,9 @@ use crate::error::is_read_only;
 use crate::open::Inner;
 use crate::{step, together};
 
+/// So many statements of a kind are on their way before anybody waits: one is at work while the
+/// others come and go.
+const FIRST_LANES: usize = 3;
 /// How many statements of a kind are on their way at most.
 const LANES: usize = 8;
 /// How long a step waits before another statement is sent beside those that are on their way.
@@ -86,11 +89,11 @@ impl Lanes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more who waits; whether the first lane was free, and is taken now.
+    /// One more who waits; whether one of the first lanes was free, and is taken now.
     fn enter(&self, waiting: Waiting) -> bool {
         let mut queue = self.queue();
         queue.waiting.push_back(waiting);
-        let free = queue.busy == 0;
+        let free = queue.busy < FIRST_LANES;
         queue.busy += usize::from(free);
         free
     }
