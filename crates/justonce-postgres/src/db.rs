@@ -3,25 +3,19 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use deadpool_postgres::{
-    Client, ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, RecyclingMethod,
-    Runtime,
-};
+use deadpool_postgres::Client;
 use futures_util::TryStreamExt;
 use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Config, NoTls, Row};
+use tokio_postgres::{Config, Row};
 
-use crate::error::{Reached, lost_a_conflict, no_connection, spoils_connection, store_error};
+use crate::connections::{CONNECT_TIMEOUT, Connection, Connections};
+use crate::error::{Reached, lost_a_conflict, spoils_connection, store_error};
 use crate::numbers::moment;
 use crate::schema::Schema;
-use crate::statements::{SESSION, Statements};
+use crate::statements::{SESSION, STEPS_SESSION, Statements};
 
-/// How long a step waits for a free connection.
-const CONNECTION_WAIT: Duration = Duration::from_secs(5);
-/// How long making a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A silent connection is asked after this long whether it is alive, and then so often.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 /// The pause between such questions.
@@ -40,10 +34,10 @@ pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub(crate) struct Db {
     pub(crate) schema: Schema,
     pub(crate) sql: Statements,
-    pool: Pool,
+    steps: Connections,
     /// For callers' transactions, which may last: the steps of the protocol must never wait for
     /// them.
-    callers: Pool,
+    callers: Connections,
     clock: Option<Box<dyn Clock>>,
 }
 
@@ -56,8 +50,9 @@ impl Db {
         clock: Option<Box<dyn Clock>>,
     ) -> StoreResult<Self> {
         let sql = Statements::new(&schema);
-        let (steps, callers) = (pool(config, connections)?, pool(config, transactions)?);
-        Ok(Self { schema, sql, pool: steps, callers, clock })
+        let steps = Connections::new(config, connections, &[SESSION, STEPS_SESSION])?;
+        let callers = Connections::new(config, transactions, &[SESSION])?;
+        Ok(Self { schema, sql, steps, callers, clock })
     }
     /// The moment to pass to a statement: nothing, unless a test has brought a clock.
     pub(crate) fn now(&self) -> Option<i64> {
@@ -65,33 +60,49 @@ impl Db {
     }
 
     /// A connection of our own.
-    pub(crate) async fn client(&self) -> StoreResult<Client> {
-        self.pool.get().await.map_err(no_connection)
+    pub(crate) async fn client(&self) -> StoreResult<Connection> {
+        self.steps.get().await
     }
 
     /// A connection for a caller's transaction.
-    pub(crate) async fn callers_client(&self) -> StoreResult<Client> {
-        self.callers.get().await.map_err(no_connection)
+    pub(crate) async fn callers_client(&self) -> StoreResult<Connection> {
+        self.callers.get().await
     }
 
     /// Runs a statement that gives one row.
     pub(crate) async fn one(&self, sql: &str, params: Params<'_>) -> StoreResult<Row> {
+        self.maybe_one(sql, params).await?.ok_or_else(|| rows_instead_of_one(0))
+    }
+
+    /// Runs a statement that gives one row or none.
+    pub(crate) async fn maybe_one(
+        &self,
+        sql: &str,
+        params: Params<'_>,
+    ) -> StoreResult<Option<Row>> {
+        let mut rows = self.all(sql, params).await?;
+        if rows.len() > 1 {
+            return Err(rows_instead_of_one(rows.len()));
+        }
+        Ok(rows.pop())
+    }
+
+    /// Runs a statement that may write, and gives all its rows.
+    pub(crate) async fn all(&self, sql: &str, params: Params<'_>) -> StoreResult<Vec<Row>> {
         let mut tries = 1;
         loop {
             let client = self.client().await?;
-            match one(&client, sql, params).await {
-                Ok(row) => return Ok(row),
-                Err(Failed::Driver(error, reached)) => {
-                    if spoils_connection(&error) {
-                        drop(Object::take(client));
-                    }
-                    if tries >= TRIES || !lost_a_conflict(&error) {
-                        return Err(store_error(error, reached));
-                    }
-                    tries += 1;
-                }
-                Err(Failed::Rows(count)) => return Err(rows_instead_of_one(count)),
+            let (error, reached) = match all(&client, sql, params).await {
+                Ok(rows) => return Ok(rows),
+                Err(failed) => failed,
+            };
+            if spoils_connection(&error) {
+                client.end();
             }
+            if tries >= TRIES || !lost_a_conflict(&error) {
+                return Err(store_error(error, reached));
+            }
+            tries += 1;
         }
     }
 
@@ -106,7 +117,7 @@ impl Db {
             Ok(rows) => Ok(rows),
             Err(error) => {
                 if spoils_connection(&error) {
-                    drop(Object::take(client));
+                    client.end();
                 }
                 // Whether or not it was sent: it changes nothing.
                 Err(store_error(error, Reached::Nothing))
@@ -119,26 +130,6 @@ impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Db").field("schema", &self.schema).finish_non_exhaustive()
     }
-}
-
-/// Connections that are kept for more than one statement.
-fn pool(config: &Config, size: usize) -> StoreResult<Pool> {
-    let recycling_method = RecyclingMethod::Fast;
-    let manager = Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method });
-    let session = Hook::async_fn(|client: &mut ClientWrapper, _| {
-        Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
-    });
-    let pool = Pool::builder(manager)
-        .max_size(size.max(1))
-        .runtime(Runtime::Tokio1)
-        .wait_timeout(Some(CONNECTION_WAIT))
-        .create_timeout(Some(CONNECT_TIMEOUT))
-        .post_create(session)
-        .build();
-    pool.map_err(|error| {
-        let message = format!("no connections can be kept: {error}");
-        StoreError::not_applied(StoreErrorKind::Unavailable, message)
-    })
 }
 
 /// The settings that every connection of ours has, unless the address says otherwise.
@@ -163,25 +154,26 @@ pub(crate) fn configured(url: &str) -> Result<Config, tokio_postgres::Error> {
     Ok(config)
 }
 
-enum Failed {
-    Driver(tokio_postgres::Error, Reached),
-    Rows(usize),
-}
-
 /// One statement, and how far it had come if it failed.
-async fn one(client: &Client, sql: &str, params: Params<'_>) -> Result<Row, Failed> {
-    let at = |reached| move |error| Failed::Driver(error, reached);
+async fn all(
+    client: &Client,
+    sql: &str,
+    params: Params<'_>,
+) -> Result<Vec<Row>, (tokio_postgres::Error, Reached)> {
+    let at = |reached| move |error| (error, reached);
     let statement = client.prepare_cached(sql).await.map_err(at(Reached::Nothing))?;
     let params = params.iter().map(|param| *param as &dyn ToSql);
     let sent = client.query_raw(&statement, params).await.map_err(at(Reached::Sent))?;
-    let mut rows = pin!(sent);
-    let first = rows.try_next().await.map_err(at(Reached::Sent))?;
+    let mut sent = pin!(sent);
+    let mut rows = Vec::new();
     // Only behind the last row comes the word that it is committed.
-    let mut count = usize::from(first.is_some());
-    while rows.try_next().await.map_err(at(Reached::Row))?.is_some() {
-        count += 1;
+    loop {
+        let reached = if rows.is_empty() { Reached::Sent } else { Reached::Row };
+        match sent.try_next().await.map_err(at(reached))? {
+            Some(row) => rows.push(row),
+            None => return Ok(rows),
+        }
     }
-    first.filter(|_| count == 1).ok_or(Failed::Rows(count))
 }
 
 fn rows_instead_of_one(count: usize) -> StoreError {

@@ -62,6 +62,12 @@ pub(crate) fn spoils_connection(error: &Error) -> bool {
     }
 }
 
+/// Whether the server takes no writes: then nothing was applied, and what only reads goes on.
+pub(crate) fn is_read_only(error: &StoreError) -> bool {
+    let error = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Error>());
+    error.and_then(Error::code) == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
 fn kind_of(error: &Error) -> StoreErrorKind {
     let Some(code) = error.code() else {
         return StoreErrorKind::Unavailable;

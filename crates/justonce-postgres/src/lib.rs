@@ -25,13 +25,17 @@
 //! # }
 //! ```
 //!
-//! The rules of the protocol are functions inside the database (`migrations/`), so that each step
-//! is one statement: a first-time operation costs two, a duplicate one that neither writes nor
-//! locks. Time is the server's. Those who wait for an operation are told by the server. The
-//! schema is made and kept up to date by [`migrate`]; [`tx`] is for the caller's own writes.
+//! The rules of the protocol are inside the database (`migrations/`, `sql/`), so that each step is
+//! one statement: a first-time operation costs two, a duplicate one that neither writes nor locks.
+//! Callers who come at once share statements, and with them commits and syncs of the disk. Time is
+//! the server's. Those who wait for an operation are told by the server. The schema is made and
+//! kept up to date by [`migrate`]; [`tx`] is for the caller's own writes.
 
+mod begun;
+mod connections;
 mod db;
 mod error;
+mod lanes;
 mod listener;
 mod maintenance;
 pub mod migrate;
@@ -43,6 +47,7 @@ mod records;
 mod schema;
 mod statements;
 mod step;
+mod together;
 pub mod tx;
 mod words;
 

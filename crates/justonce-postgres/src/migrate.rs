@@ -26,7 +26,7 @@ use crate::schema::{InvalidSchema, Schema};
 const MIN_SERVER: i32 = 140_000;
 
 /// The steps, by number and name.
-const STEPS: [(i32, &str, &str); 7] = [
+const STEPS: [(i32, &str, &str); 8] = [
     (1, "records", include_str!("../migrations/0001_records.sql")),
     (2, "tools", include_str!("../migrations/0002_tools.sql")),
     (3, "begin", include_str!("../migrations/0003_begin.sql")),
@@ -34,6 +34,7 @@ const STEPS: [(i32, &str, &str); 7] = [
     (5, "sweep", include_str!("../migrations/0005_sweep.sql")),
     (6, "guard", include_str!("../migrations/0006_guard.sql")),
     (7, "first_checkpoint", include_str!("../migrations/0007_first_checkpoint.sql")),
+    (8, "plain_statements", include_str!("../migrations/0008_plain_statements.sql")),
 ];
 
 /// The schema itself. It is made only where it is not there: who may not make schemas can be given

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
 
 use crate::db::{Db, configured};
+use crate::lanes::{Kind, Lanes};
 use crate::listener::Listener;
 use crate::migrate::{self, MigrateError};
 use crate::schema::Schema;
@@ -44,6 +45,17 @@ pub(crate) struct Inner {
     pub(crate) db: Db,
     pub(crate) listener: Listener,
     pub(crate) committed: Committed,
+    claims: Lanes,
+    completions: Lanes,
+}
+
+impl Inner {
+    pub(crate) const fn lanes(&self, kind: Kind) -> &Lanes {
+        match kind {
+            Kind::Claims => &self.claims,
+            Kind::Completions => &self.completions,
+        }
+    }
 }
 
 /// The settings of a [`PostgresStore`].
@@ -133,7 +145,13 @@ impl PostgresBuilder {
         }
         let listener = Listener::new(config.clone(), &schema);
         let db = Db::new(&config, schema, self.connections, self.transactions, self.clock)?;
-        Ok(PostgresStore(Arc::new(Inner { db, listener, committed: Committed::default() })))
+        Ok(PostgresStore(Arc::new(Inner {
+            db,
+            listener,
+            committed: Committed::default(),
+            claims: Lanes::default(),
+            completions: Lanes::default(),
+        })))
     }
 }
 

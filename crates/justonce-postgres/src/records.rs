@@ -4,8 +4,10 @@ use justonce_core::store::{Records, Stored};
 use justonce_core::{Action, Answer, Fence, RecordId, Step, StoreResult};
 
 use crate::error::damaged;
+use crate::lanes::{self, Kind};
 use crate::numbers::fence_number;
 use crate::open::PostgresStore;
+use crate::together::{is_small, may_join};
 use crate::{read, step};
 
 impl Records for PostgresStore {
@@ -15,7 +17,15 @@ impl Records for PostgresStore {
         {
             return Ok(Answer::Applied);
         }
-        step::apply(&self.0.db, step).await
+        match &step.action {
+            Action::Begin(begin) if may_join(begin) => {
+                lanes::apply(&self.0, Kind::Claims, step).await
+            }
+            Action::Complete(_, outcome) if is_small(outcome) => {
+                lanes::apply(&self.0, Kind::Completions, step).await
+            }
+            _ => step::apply(&self.0.db, step).await,
+        }
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {

@@ -6,9 +6,13 @@ use crate::schema::Schema;
 #[derive(Debug)]
 pub(crate) struct Statements {
     pub(crate) begin: String,
-    pub(crate) begin_from: String,
+    pub(crate) claim: String,
+    pub(crate) claim_together: String,
+    pub(crate) peek: String,
     pub(crate) write: String,
     pub(crate) complete: String,
+    pub(crate) complete_any: String,
+    pub(crate) complete_together: String,
     pub(crate) complete_within: String,
     pub(crate) checkpoint: String,
     pub(crate) checkpoint_within: String,
@@ -27,28 +31,41 @@ pub(crate) struct Statements {
 
 /// What each connection runs first.
 pub(crate) const SESSION: &str = include_str!("../sql/session.sql");
+/// What each connection for our own steps runs besides.
+pub(crate) const STEPS_SESSION: &str = include_str!("../sql/session_steps.sql");
 
 impl Statements {
     pub(crate) fn new(schema: &Schema) -> Self {
+        let text = |sql: &str| plain(&schema.fill(sql));
         Self {
-            begin: schema.fill(include_str!("../sql/begin.sql")),
-            begin_from: schema.fill(include_str!("../sql/begin_from.sql")),
-            write: schema.fill(include_str!("../sql/write.sql")),
-            complete: schema.fill(include_str!("../sql/complete.sql")),
-            complete_within: schema.fill(include_str!("../sql/complete_within.sql")),
-            checkpoint: schema.fill(include_str!("../sql/checkpoint.sql")),
-            checkpoint_within: schema.fill(include_str!("../sql/checkpoint_within.sql")),
-            end_doubt: schema.fill(include_str!("../sql/end_doubt.sql")),
-            became: schema.fill(include_str!("../sql/became.sql")),
-            sweep: schema.fill(include_str!("../sql/sweep.sql")),
-            forget: schema.fill(include_str!("../sql/forget.sql")),
-            wait: schema.fill(include_str!("../sql/wait.sql")),
-            processed: schema.fill(include_str!("../sql/processed.sql")),
-            get: schema.fill(include_str!("../sql/get.sql")),
-            list: schema.fill(include_str!("../sql/list.sql")),
-            stats: schema.fill(include_str!("../sql/stats.sql")),
-            size: schema.fill(include_str!("../sql/size.sql")),
-            ready: schema.fill(include_str!("../sql/ready.sql")),
+            begin: text(include_str!("../sql/begin.sql")),
+            claim: text(include_str!("../sql/claim.sql")),
+            claim_together: text(include_str!("../sql/claim_together.sql")),
+            peek: text(include_str!("../sql/peek.sql")),
+            write: text(include_str!("../sql/write.sql")),
+            complete: text(include_str!("../sql/complete.sql")),
+            complete_any: text(include_str!("../sql/complete_any.sql")),
+            complete_together: text(include_str!("../sql/complete_together.sql")),
+            complete_within: text(include_str!("../sql/complete_within.sql")),
+            checkpoint: text(include_str!("../sql/checkpoint.sql")),
+            checkpoint_within: text(include_str!("../sql/checkpoint_within.sql")),
+            end_doubt: text(include_str!("../sql/end_doubt.sql")),
+            became: text(include_str!("../sql/became.sql")),
+            sweep: text(include_str!("../sql/sweep.sql")),
+            forget: text(include_str!("../sql/forget.sql")),
+            wait: text(include_str!("../sql/wait.sql")),
+            processed: text(include_str!("../sql/processed.sql")),
+            get: text(include_str!("../sql/get.sql")),
+            list: text(include_str!("../sql/list.sql")),
+            stats: text(include_str!("../sql/stats.sql")),
+            size: text(include_str!("../sql/size.sql")),
+            ready: text(include_str!("../sql/ready.sql")),
         }
     }
+}
+
+/// A statement without its comments and indents: its text is looked up with every use.
+fn plain(sql: &str) -> String {
+    let lines = sql.lines().map(str::trim).filter(|line| !line.starts_with("--"));
+    lines.collect::<Vec<_>>().join(" ")
 }

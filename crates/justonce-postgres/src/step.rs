@@ -2,15 +2,16 @@
 
 use justonce_core::codec::encode_outcome;
 use justonce_core::{
-    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, FailureKind, Fence, Fingerprint,
-    HowResolved, Lost, NoteKind, Outcome, RecordId, Replay, Resolution, Resolve, Step, StoreError,
-    StoreErrorKind, StoreResult, SweepDone, UnknownSince,
+    Action, Answer, Begin, Claimed, FailureKind, Fence, Fingerprint, HowResolved, Lost, NoteKind,
+    Outcome, RecordId, Resolution, Resolve, Step, StoreError, StoreErrorKind, StoreResult,
+    SweepDone,
 };
-use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::db::Db;
-use crate::numbers::{duration, fence, fence_number, moment, small, timestamp};
+use crate::begun::Begun;
+use crate::db::{Db, Params};
+use crate::error::{damaged, is_read_only};
+use crate::numbers::{duration, fence, fence_number, moment};
 use crate::promise::Promise;
 use crate::read::{self, needed};
 use crate::words::{escaped, words_of};
@@ -26,10 +27,11 @@ pub(crate) async fn apply(db: &Db, step: &Step) -> StoreResult<Answer> {
     }
 }
 
-fn print_bytes(fingerprint: &Fingerprint) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(33);
-    bytes.push(fingerprint.version());
-    bytes.extend_from_slice(fingerprint.digest());
+/// A fingerprint as it is kept: its version, and its digest.
+pub(crate) fn print_bytes(fingerprint: &Fingerprint) -> [u8; 33] {
+    let mut bytes = [fingerprint.version(); 33];
+    let (_, digest) = bytes.split_at_mut(1);
+    digest.copy_from_slice(fingerprint.digest());
     bytes
 }
 
@@ -40,12 +42,13 @@ async fn claim(db: &Db, id: &RecordId, begin: &Begin) -> StoreResult<Answer> {
     let (id_bytes, token) = (id.as_bytes().as_slice(), begin.token.0.to_be_bytes());
     let (scope, key, owner) = (begin.scope.as_str(), begin.key.as_str(), begin.owner.as_str());
     let (token, late_from) = (token.as_slice(), begin.late_from().map(moment));
-    let point = begin.checkpoint.as_ref().map(|point| (point.name().as_bytes(), &**point.data()));
-    let mut params: Vec<&(dyn ToSql + Sync)> = vec![
+    let point = begin.checkpoint.as_ref();
+    let point_name = point.map(|point| point.name().as_bytes());
+    let point_data = point.map(|point| &**point.data());
+    let params: Params<'_> = &[
         &now,
         &id_bytes,
-        &print,
-        &true,
+        &print.as_slice(),
         &scope,
         &key,
         &owner,
@@ -61,96 +64,39 @@ async fn claim(db: &Db, id: &RecordId, begin: &Begin) -> StoreResult<Answer> {
         &promise.max_attempts,
         &promise.retention,
         &promise.refuse,
+        &point_name,
+        &point_data,
     ];
-    let row = match &point {
-        None => db.one(&db.sql.begin, &params).await?,
-        Some((name, data)) => {
-            params.push(name);
-            params.push(data);
-            db.one(&db.sql.begin_from, &params).await?
-        }
+    let row = match db.one(&db.sql.claim, params).await {
+        Err(error) if is_read_only(&error) => db.one(&db.sql.begin, params).await?,
+        claimed => claimed?,
     };
-    begun(id, &row)
+    match row.try_get(0).map_err(damaged)? {
+        None => row.try_get::<_, Begun<'_>>(1).map_err(damaged)?.answer(id),
+        Some(given) => Ok(Answer::Claimed(Claimed {
+            fence: fence(given)?,
+            attempt: 1,
+            checkpoint: point.map(|point| point.clone().numbered(0)),
+            lease: duration("lease", promise.lease)?,
+        })),
+    }
 }
 
 async fn peek(db: &Db, id: &RecordId, fingerprint: &Fingerprint) -> StoreResult<Answer> {
-    const NO: Option<i64> = None;
-    const NONE: Option<&str> = None;
-    let row = db
-        .one(
-            &db.sql.begin,
-            &[
-                &db.now(),
-                &id.as_bytes().as_slice(),
-                &print_bytes(fingerprint),
-                &false,
-                &NONE,
-                &NONE,
-                &NONE,
-                &NONE,
-                &None::<&[u8]>,
-                &NO,
-                &NO,
-                &NO,
-                &NONE,
-                &NONE,
-                &NO,
-                &NO,
-                &NO,
-                &NO,
-                &NO,
-            ],
-        )
-        .await?;
-    begun(id, &row)
-}
-
-/// What `begin_1` answers.
-fn begun(id: &RecordId, row: &Row) -> StoreResult<Answer> {
-    let given = || fence(needed(row, "o_fence")?);
-    let left = || duration("o_left", needed(row, "o_left")?);
-    let since = || timestamp("o_since", needed(row, "o_since")?);
-    let replay = || {
-        let outcome = read::outcome(id, needed(row, "o_outcome")?)?;
-        Ok::<_, StoreError>(Replay { outcome, left: left()? })
-    };
-    let busy = |why| Ok::<_, StoreError>(Busy { why, fence: given()?, left: left()? });
-    let existing = match needed(row, "o_answer")? {
-        "claimed" => return claimed(row).map(Answer::Claimed),
-        "claimable" => return Ok(Answer::Claimable),
-        "completed" => Existing::Completed(replay()?),
-        "failed" => Existing::Failed(replay()?),
-        "running" => Existing::Busy(busy(BusyWhy::Running)?),
-        "back_off" => Existing::Busy(busy(BusyWhy::BackOff)?),
-        "unknown" => Existing::Unknown(UnknownSince {
-            fence: given()?,
-            since: since()?,
-            reason: read::reason(needed(row, "o_reason")?)?,
-        }),
-        "mismatch" => Existing::Mismatch,
-        "expired" => Existing::Expired(since()?),
-        other => return Err(unexpected("begin", other)),
-    };
-    Ok(Answer::Existing(existing))
-}
-
-fn claimed(row: &Row) -> StoreResult<Claimed> {
-    let name: Option<&[u8]> = read::column(row, "o_point_name")?;
-    let checkpoint = name.map(|name| {
-        read::checkpoint(name, needed(row, "o_point_data")?, needed(row, "o_point_number")?)
-    });
-    Ok(Claimed {
-        fence: fence(needed(row, "o_fence")?)?,
-        attempt: small("o_attempt", needed(row, "o_attempt")?)?,
-        checkpoint: checkpoint.transpose()?,
-        lease: duration("o_left", needed(row, "o_left")?)?,
-    })
+    let (id_bytes, print) = (id.as_bytes().as_slice(), print_bytes(fingerprint));
+    let row = db.one(&db.sql.peek, &[&db.now(), &id_bytes, &print.as_slice()]).await?;
+    row.try_get::<_, Begun<'_>>(0).map_err(damaged)?.answer(id)
 }
 
 async fn complete(db: &Db, id: &RecordId, fence: Fence, outcome: &Outcome) -> StoreResult<Answer> {
     let outcome = encode_outcome(outcome);
     let params = completion(db.now(), id, fence, &outcome);
-    let row = db.one(&db.sql.complete, &[&params.0, &params.1, &params.2, &params.3]).await?;
+    let params: [&(dyn ToSql + Sync); 4] = [&params.0, &params.1, &params.2, &params.3];
+    if db.maybe_one(&db.sql.complete, &params).await?.is_some() {
+        return Ok(Answer::Applied);
+    }
+    // Nothing was changed: somebody else has it, or it has ended. Which one, all the rules know.
+    let row = db.one(&db.sql.complete_any, &params).await?;
     completed(row.try_get(0).ok())
 }
 
@@ -279,7 +225,7 @@ async fn sweep(db: &Db, id: &RecordId) -> StoreResult<Answer> {
 }
 
 /// A function of ours that answers what it should not: a schema of another release.
-fn unexpected(step: &str, answer: &str) -> StoreError {
+pub(crate) fn unexpected(step: &str, answer: &str) -> StoreError {
     let message = format!("PostgreSQL answered {answer:?} to {step}");
     StoreError::maybe_applied(StoreErrorKind::Protocol, message)
 }

@@ -4,11 +4,12 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use deadpool_postgres::{Client, ClientWrapper};
+use deadpool_postgres::ClientWrapper;
 use futures_util::FutureExt;
 use justonce_core::StoreResult;
 use tokio_postgres::Error;
 
+use crate::connections::Connection;
 use crate::db::Db;
 use crate::error::{Reached, store_error};
 
@@ -20,7 +21,7 @@ pub struct Tx(Arc<Open>);
 
 /// A connection with a transaction in it.
 struct Open {
-    client: Client,
+    client: Connection,
     ended: bool,
 }
 
@@ -49,7 +50,7 @@ impl Ending {
 }
 
 impl Sole {
-    pub(crate) const fn client(&self) -> &Client {
+    pub(crate) const fn client(&self) -> &Connection {
         &self.0.client
     }
 

@@ -63,7 +63,7 @@ impl PostgresStore {
             Param::Number(fence_number(fence)),
             Param::Bytes(&outcome),
         ];
-        let answer = transaction.ask(&db.sql.complete, &params).await?;
+        let answer = transaction.ask(&db.sql.complete_any, &params).await?;
         Ok(completion(Some(&answer)))
     }
 

@@ -68,7 +68,14 @@ async fn a_server_that_takes_no_writes_is_unavailable() {
     let error = stage.store.apply(&begin(&rerun("b"))).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert_eq!(error.effect(), Effect::NotApplied, "{error}");
-    // What only reads goes on.
+    // What only reads goes on, alone or together with others.
+    let answers = (0..8).map(|_| {
+        let (store, step) = (stage.store.clone(), begin(&hold("a")));
+        tokio::spawn(async move { store.apply(&step).await })
+    });
+    for answer in answers.collect::<Vec<_>>() {
+        assert_eq!(answer.await.unwrap().unwrap().name(), "busy");
+    }
     let answer = stage.store.apply(&begin(&rerun("a"))).await.unwrap();
     assert_eq!(answer.name(), "busy");
 }

@@ -9,10 +9,12 @@
     reason = "all of this is a test, also the functions that are not marked as one"
 )]
 
+mod connections;
 mod cost;
 mod damage;
 mod faults;
 mod migrations;
 mod stage;
 mod sweeping;
+mod together;
 mod waiting;

@@ -105,3 +105,40 @@ async fn a_role_that_may_not_change_the_schema_can_do_all_the_rest() {
     let ran = store.transactional(&engine, &rerun("b"), nothing).await.unwrap();
     assert_eq!(ran, Ran::Executed(Outcome::empty()));
 }
+
+/// The release before went by `begin_1` and `complete_1`.
+#[tokio::test]
+async fn what_the_release_before_has_begun_is_completed_and_its_programs_go_on() {
+    use crate::stage::{begin, complete, hold};
+    use justonce_core::store::Records;
+    use justonce_core::{Answer, Fence};
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
+    let steps = migrate::pending(&server.url(), "justonce").await.unwrap();
+    let (before, after) = steps.split_at(7);
+    assert!(!after.is_empty());
+    server.psql(&migrate::script(before)).unwrap();
+    let begun = |key: &str| {
+        let (id, scope) = (hold(key).id(), hold(key).scope().as_str().to_owned());
+        let begin = format!(
+            "SELECT o_answer || ' ' || o_fence FROM justonce.begin_1(NULL, '\\x{id}', \
+             '\\x01{id}', true, '{scope}', '{key}', 'old', 'old', '\\x{}', NULL, \
+             30000, 900000, 'hold', 'replay', NULL, NULL, NULL, 86400000, NULL)",
+            "07".repeat(16)
+        );
+        let answer = server.psql(&begin).unwrap();
+        let fence = answer.strip_prefix("claimed ").unwrap().parse().unwrap();
+        (id, Fence::new(fence))
+    };
+    let (_, fence) = begun("a");
+    let store = PostgresStore::open(server.url()).await.unwrap();
+    assert!(migrate::pending(&server.url(), "justonce").await.unwrap().is_empty());
+    let operation = hold("a");
+    assert_eq!(store.apply(&complete(&operation, fence)).await.unwrap(), Answer::Applied);
+    assert!(store.get(&operation.id()).await.unwrap().is_some());
+    let (id, newer) = begun("b");
+    assert!(newer > fence);
+    let busy = store.apply(&begin(&hold("b"))).await.unwrap();
+    assert!(matches!(busy, Answer::Existing(_)), "{busy:?}");
+    let completes = format!("SELECT justonce.complete_1(NULL, '\\x{id}', {newer}, '\\x00')");
+    assert_eq!(server.psql(&completes).unwrap(), "applied");
+}

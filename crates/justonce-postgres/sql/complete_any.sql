@@ -1,0 +1,1 @@
+SELECT @schema@.complete_1($1, $2, $3, $4)

@@ -1,0 +1,3 @@
+SELECT @schema@.begin_2(
+    $1, $2, $3, false, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    NULL, NULL, NULL, NULL)

@@ -1,0 +1,130 @@
+//! Connections that are kept for more than one statement.
+//!
+//! As many as are allowed, made when they are needed. A server that takes no more of them, since
+//! others have them, is no reason to fail while there are some: then one of those is waited for.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool_postgres::{
+    Client, ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError,
+    RecyclingMethod, Runtime,
+};
+use justonce_core::{StoreError, StoreErrorKind, StoreResult};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Config, NoTls};
+
+use crate::error::no_connection;
+
+/// How long a step waits for a free connection.
+const CONNECTION_WAIT: Duration = Duration::from_secs(5);
+/// How long making a connection may take.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// When a server that took no more connections is asked for one again.
+const GROW_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Connections of one kind.
+pub(crate) struct Connections {
+    pool: Pool,
+    /// A place for each connection that may be used at once.
+    places: Arc<Semaphore>,
+    most: usize,
+}
+
+/// A connection in use. It goes back before its place is free.
+pub(crate) struct Connection {
+    client: Client,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connections {
+    /// At most so many, and what each of them runs first.
+    pub(crate) fn new(config: &Config, most: usize, first: &[&str]) -> StoreResult<Self> {
+        let most = most.max(1);
+        let first: Arc<str> = first.concat().into();
+        let recycling_method = RecyclingMethod::Fast;
+        let manager =
+            Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method });
+        let session = Hook::async_fn(move |client: &mut ClientWrapper, _| {
+            let first = Arc::clone(&first);
+            Box::pin(async move { client.batch_execute(&first).await.map_err(HookError::Backend) })
+        });
+        let pool = Pool::builder(manager)
+            .max_size(most)
+            .runtime(Runtime::Tokio1)
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .post_create(session)
+            .build();
+        let pool = pool.map_err(|error| {
+            let message = format!("no connections can be kept: {error}");
+            StoreError::not_applied(StoreErrorKind::Unavailable, message)
+        })?;
+        Ok(Self { pool, places: Arc::new(Semaphore::new(most)), most })
+    }
+
+    /// A connection, as soon as one is free.
+    pub(crate) async fn get(&self) -> StoreResult<Connection> {
+        let mut until = None;
+        loop {
+            let place = self.place(&mut until).await?;
+            match self.pool.get().await {
+                Ok(client) => return Ok(Connection { client, _place: place }),
+                Err(error) if takes_no_more(&error) && self.has_others() => self.shrink(place),
+                Err(error) => return Err(no_connection(error)),
+            }
+        }
+    }
+
+    /// A place, within the time that a step waits in all.
+    async fn place(&self, until: &mut Option<Instant>) -> StoreResult<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Ok(place);
+        }
+        let until = *until.get_or_insert_with(|| Instant::now() + CONNECTION_WAIT);
+        let place = timeout_at(until, Arc::clone(&self.places).acquire_owned()).await;
+        place.ok().and_then(Result::ok).ok_or_else(|| {
+            let message = "all connections to PostgreSQL are in use, or none can be made";
+            StoreError::not_applied(StoreErrorKind::Unavailable, message)
+        })
+    }
+
+    /// Whether there is a connection besides the one that could not be made, or will be.
+    fn has_others(&self) -> bool {
+        self.pool.status().size > 0 || self.places.available_permits() + 1 < self.most
+    }
+
+    /// One place less for a while, so that a connection that exists is waited for instead of
+    /// asking a server again and again that has just said no.
+    fn shrink(&self, place: OwnedSemaphorePermit) {
+        tokio::spawn(async move {
+            tokio::time::sleep(GROW_AGAIN_AFTER).await;
+            drop(place);
+        });
+    }
+}
+
+/// Whether the server has as many connections as it takes.
+fn takes_no_more(error: &PoolError) -> bool {
+    match error {
+        PoolError::Backend(error) => error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS),
+        _ => false,
+    }
+}
+
+impl Connection {
+    /// Ends the connection: nobody gets it again.
+    pub(crate) fn end(self) {
+        drop(Object::take(self.client));
+    }
+}
+
+impl Deref for Connection {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
