@@ -1,7 +1,8 @@
 -- complete: stores the outcome.
 --
 -- KEYS  record, index
--- ARGV  moment, confirm, fence, outcome
+-- ARGV  fence and outcome, and, where there are any, confirm, moment; behind the fast path as in the
+--       other writes
 local other, r = load()
 if other then
   return other

@@ -12,8 +12,12 @@ for _, key in ipairs(KEYS) do
       return found
     end
     local from, to = class * CLASS, class * CLASS + now
-    local ids = redis.call('ZRANGEBYSCORE', key, string.format('%.0f', from),
-      string.format('%.0f', to), 'LIMIT', 0, limit - #found)
+    if class == 2 then
+      -- Those that are completed lie the other way round.
+      from, to = 3 * CLASS - 1 - now, 3 * CLASS - 1
+    end
+    local ids = redis.call('ZRANGEBYSCORE', key, string.format('%d', from),
+      string.format('%d', to), 'LIMIT', 0, limit - #found)
     for _, id in ipairs(ids) do
       found[#found + 1] = id
     end
