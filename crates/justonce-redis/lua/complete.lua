@@ -1,8 +1,8 @@
 -- complete: stores the outcome.
 --
 -- KEYS  record, index
--- ARGV  fence and outcome, and, where there are any, confirm, moment; behind the fast path as in the
---       other writes
+-- ARGV  fence and outcome in one, and, where there are any, confirm, moment; behind the fast path
+--       confirm, fence and outcome lie where the other writes have them
 local other, r = load()
 if other then
   return other

@@ -11,13 +11,13 @@ for _, key in ipairs(KEYS) do
     if #found >= limit then
       return found
     end
-    local from, to = class * CLASS, class * CLASS + now
+    local range, from, to = 'ZRANGEBYSCORE', class * CLASS, class * CLASS + now
     if class == 2 then
       -- Those that are completed lie the other way round.
-      from, to = 3 * CLASS - 1 - now, 3 * CLASS - 1
+      range, from, to = 'ZREVRANGEBYSCORE', 3 * CLASS - 1, 3 * CLASS - 1 - now
     end
-    local ids = redis.call('ZRANGEBYSCORE', key, string.format('%d', from),
-      string.format('%d', to), 'LIMIT', 0, limit - #found)
+    local ids = redis.call(range, key, string.format('%d', from), string.format('%d', to), 'LIMIT',
+      0, limit - #found)
     for _, id in ipairs(ids) do
       found[#found + 1] = id
     end

@@ -21,9 +21,9 @@ const DEFAULT_PREFIX: &str = "justonce";
 /// How long a reply may take unless told otherwise: far more than Redis needs, and far less than
 /// a lease.
 const DEFAULT_REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many connections there are to each server. All that is ready goes out by one at once, and all
-/// callers of a connection then wait for the server together, which waits for them next: with more
-/// than one, the one half works while the other half waits.
+/// How many connections there are to each server. All that is ready goes out by one at once, all
+/// callers of a connection then wait for the server together, and it waits for them next: with two,
+/// one half works while the other half waits.
 const LANES: usize = 2;
 /// How many connections share the waiting for replicas: WAIT holds up those behind it.
 const WAIT_LANES: usize = 16;
