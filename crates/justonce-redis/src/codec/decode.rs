@@ -44,7 +44,7 @@ pub(crate) fn entry_of(id: &RecordId, bytes: &[u8]) -> Result<Entry, DamagedReco
         }
         let (subject, claim) = fixed(id, &head, None, &mut input)?;
         let reply = Reply { point: None, bytes: &[], is_there: false };
-        Ok(Entry::Record(record(&head, subject, claim, reply)?))
+        Ok(Entry::Record(record(&head, subject, &claim, reply)?))
     };
     read().map_err(|damage| DamagedRecord { id: *id, damage })
 }
@@ -81,7 +81,7 @@ fn read_parts<'a>(
     if !input.0.is_empty() {
         return Err(Damage::Content);
     }
-    let entry = record(&head, subject, claim, Reply { point, bytes, is_there: true })?;
+    let entry = record(&head, subject, &claim, Reply { point, bytes, is_there: true })?;
     Ok((head, Entry::Record(entry), history))
 }
 
@@ -354,10 +354,10 @@ impl Reply<'_> {
 fn record(
     head: &Head,
     subject: Subject,
-    claim: Claim<'_>,
+    claim: &Claim<'_>,
     reply: Reply<'_>,
 ) -> Result<Record, Damage> {
-    let Claim { owner, token, policy } = claim;
+    let Claim { owner, token, policy } = *claim;
     let settled = |reply: &Reply<'_>| {
         let after_retention = policy.after_retention();
         reply.outcome().map(|outcome| Settled { outcome, expires_at: head.till, after_retention })
