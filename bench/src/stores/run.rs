@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use justonce_testkit::servers::{PostgresOptions, PostgresServer, RedisServer};
 
 use super::{layer, postgres, redis};
@@ -25,14 +25,32 @@ pub(crate) struct StoresArgs {
     /// The peer's binary; `cargo xtask bench stores` builds it. Without it, it is left out.
     #[arg(long)]
     pub(super) peer: Option<PathBuf>,
+    /// Only this part, to look closer at it.
+    #[arg(long, conflicts_with = "write")]
+    only: Option<Part>,
     /// Replace the figures in this file, between its markers.
     #[arg(long)]
     write: Option<PathBuf>,
 }
 
+/// A part of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// The Redis store beside redis-benchmark.
+    Redis,
+    /// The layer on Redis beside a peer.
+    Layer,
+    /// The PostgreSQL store beside pgbench.
+    Postgres,
+}
+
 impl StoresArgs {
     pub(super) const fn time(&self) -> Duration {
         Duration::from_secs(self.seconds)
+    }
+
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
     }
 }
 
@@ -41,11 +59,17 @@ pub(crate) fn run(args: &StoresArgs) -> Result<ExitCode> {
     let directory = tempfile::tempdir()?;
     let mut report = Report::default();
     let server = RedisServer::start_with(&["--save", "", "--appendonly", "no"])?;
-    redis::measure(args, &server, &mut report)?;
-    layer::measure(args, &server, directory.path(), &mut report)?;
+    if args.wants(Part::Redis) {
+        redis::measure(args, &server, &mut report)?;
+    }
+    if args.wants(Part::Layer) {
+        layer::measure(args, &server, directory.path(), &mut report)?;
+    }
     drop(server);
-    let options = PostgresOptions { fsync: true, ..PostgresOptions::default() };
-    postgres::measure(args, &PostgresServer::start(options)?, directory.path(), &mut report)?;
+    if args.wants(Part::Postgres) {
+        let options = PostgresOptions { fsync: true, ..PostgresOptions::default() };
+        postgres::measure(args, &PostgresServer::start(options)?, directory.path(), &mut report)?;
+    }
     println!("\n{}", report.table());
     if let Some(file) = &args.write {
         write_into(file, "stores", &report)?;

@@ -1,24 +1,31 @@
 -- begin: claims an operation that is absent, free or lapsed.
 --
--- KEYS  record, index, fences
--- ARGV  moment, confirm, fingerprint, claim, subject, from when it is late, owner, first checkpoint
--- gives 'late' | {fence, attempt, checkpoint} | {fence, since, reason, 'held'} | {moment, record}
+-- KEYS  record, index
+-- ARGV  what the fast path reckons with (class, lease, sum, from when it is late), the record from
+--       the number of its checkpoint to the words of its first note, and, where there are any, the
+--       first checkpoint, confirm, moment
+-- gives 'late' | fence | {fence, attempt, checkpoint} | {fence, since, reason, 'held'}
+--       | {moment, record}
+local print_asked = string.sub(ARGV[2], 26, 58)
 
 local function claim_again(r)
   local waited, before = r.waited, r.fence
   local subject_at = PROMISE_AT + r.claim_bytes
   local subject = string.sub(r.raw, subject_at, subject_at + r.subject_bytes - 1)
-  r.fixed = string.sub(r.raw, HEAD_BYTES + 1, PROMISE_AT - 1) .. ARGV[4] .. subject
+  local claim = string.sub(ARGV[2], 59, 58 + struct.unpack('>I2', ARGV[2], 10))
+  r.fixed = string.sub(r.raw, HEAD_BYTES + 1, PROMISE_AT - 1) .. claim .. subject
   if r.on_lapsed ~= RESUME or r.point == '' then
-    r.point = ARGV[8]
+    r.point = ARGV[3] or ''
   end
-  r.fence, r.attempt = mint(r.fence), math.min(r.attempt + 1, 4294967295)
+  r.attempt = math.min(r.attempt + 1, 4294967295)
   r.state, r.waited, r.reply, r.number, r.changed = 'P', 0, '', 0, now
-  r.claim_bytes, r.also = #ARGV[4], now
-  r.on_lapsed, r.on_failure, r.max_attempts, r.lease = struct.unpack('>BBI4I8', ARGV[4])
+  r.claim_bytes, r.also = #claim, now
+  r.on_lapsed, r.on_failure, r.max_attempts, r.lease = struct.unpack('>BBI4I8', claim)
   r.till = now + r.lease
-  note(r, own_fence(r), 'taken_over', ARGV[7])
-  store(r, true)
+  r.fence = granted(r.fence, score(r))
+  -- Behind the promise, the token and the check sum lies the name of the owner.
+  note(r, own_fence(r), 'taken_over', string.sub(claim, 79))
+  store(r, false)
   if waited == 1 then
     wake({ fence = before })
   end
@@ -27,7 +34,7 @@ end
 
 -- Fingerprints of different versions cannot be compared, so they agree.
 local function agrees(print)
-  return string.byte(print) ~= string.byte(ARGV[3]) or print == ARGV[3]
+  return string.byte(print) ~= string.byte(print_asked) or print == print_asked
 end
 
 local r = read(raw)

@@ -1,7 +1,8 @@
 -- complete: stores the outcome.
 --
 -- KEYS  record, index
--- ARGV  moment, confirm, fence, outcome
+-- ARGV  fence and outcome in one, and, where there are any, confirm, moment; behind the fast path
+--       confirm, fence and outcome lie where the other writes have them
 local other, r = load()
 if other then
   return other

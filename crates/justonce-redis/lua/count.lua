@@ -7,8 +7,8 @@ local CLASS = 2 ^ 45
 local counted = {}
 for _, key in ipairs(KEYS) do
   for class = 0, 5 do
-    local from = string.format('%.0f', class * CLASS)
-    local to = string.format('(%.0f', (class + 1) * CLASS)
+    local from = string.format('%d', class * CLASS)
+    local to = string.format('(%d', (class + 1) * CLASS)
     counted[#counted + 1] = redis.call('ZCOUNT', key, from, to)
     counted[#counted + 1] = redis.call('ZRANGEBYSCORE', key, from, to, 'LIMIT', 0, ARGV[2])
   end

@@ -11,9 +11,13 @@ for _, key in ipairs(KEYS) do
     if #found >= limit then
       return found
     end
-    local from, to = class * CLASS, class * CLASS + now
-    local ids = redis.call('ZRANGEBYSCORE', key, string.format('%.0f', from),
-      string.format('%.0f', to), 'LIMIT', 0, limit - #found)
+    local range, from, to = 'ZRANGEBYSCORE', class * CLASS, class * CLASS + now
+    if class == 2 then
+      -- Those that are completed lie the other way round.
+      range, from, to = 'ZREVRANGEBYSCORE', 3 * CLASS - 1, 3 * CLASS - 1 - now
+    end
+    local ids = redis.call(range, key, string.format('%d', from), string.format('%d', to), 'LIMIT',
+      0, limit - #found)
     for _, id in ipairs(ids) do
       found[#found + 1] = id
     end

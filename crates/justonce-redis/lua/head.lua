@@ -2,9 +2,9 @@
 --
 --   head: 'J', version, state, waited for, check sum of the head, fence, attempt, created, changed,
 --         till, also, number of the checkpoint, notes dropped, notes, and the lengths of
---         claim, subject, checkpoint and reply
---   then: fingerprint (33 bytes), claim (promise, token, check sum, owner), subject, checkpoint,
---         reply, notes
+--         claim, subject, history, checkpoint and reply
+--   then: fingerprint (33 bytes), claim (promise, token, check sum, owner), subject, history (the
+--         notes), checkpoint, reply
 --
 --   state             till            also
 --   P  in progress    lease ends      claimed at
@@ -13,18 +13,18 @@
 --   W  may be retried back-off ends   retention ends
 --   U  unknown                                        (the reply is the reason)
 --   T  tombstone      refuses until   retention ended (nothing follows the head)
-local HEAD, HEAD_BYTES = '>c1Bc1BI4I8I4I8I8I8I8I4I4BI2I2I4I4', 73
-local PROMISE_AT, RETENTION_AT = 107, 129
+local HEAD, HEAD_BYTES = '>c1Bc1BI4I8I4I8I8I8I8I4I4BI2I2I4I4I4', 77
+local PROMISE_AT = 111
 -- The head, the fingerprint and a claim whose owner has no name.
-local LEAST_BYTES = 184
+local LEAST_BYTES = 188
 -- The index orders a bucket by class and by the moment at which time demands something.
 local CLASS = 2 ^ 45
 
 -- Modulo the largest prime below 2^32, so that no changed bit goes unnoticed. Moments and fences
 -- stay below 2^51, the whole below 2^53: doubles are exact.
 local function head_sum(state, fence, attempt, created, changed, till, also, number, dropped, notes,
-  claim, subject, point, reply)
+  claim, subject, history, point, reply)
   return (fence + 3 * attempt + 5 * created + 7 * changed + 11 * till + 13 * also + 17 * number
     + 19 * dropped + 23 * notes + 29 * string.byte(state) + 31 * claim + 37 * subject + 41 * point
-    + 43 * reply) % 4294967291
+    + 43 * reply + 47 * history) % 4294967291
 end

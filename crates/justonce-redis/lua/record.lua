@@ -9,18 +9,18 @@ local function read(raw)
     return nil
   end
   local magic, version, state, waited, check, fence, attempt, created, changed, till, also, number,
-    dropped, notes, claim, subject, point, reply = struct.unpack(HEAD, raw)
-  if magic ~= 'J' or version ~= 1 or check ~= head_sum(state, fence, attempt, created, changed,
-    till, also, number, dropped, notes, claim, subject, point, reply) then
+    dropped, notes, claim, subject, history, point, reply = struct.unpack(HEAD, raw)
+  if magic ~= 'J' or version ~= 2 or check ~= head_sum(state, fence, attempt, created, changed,
+    till, also, number, dropped, notes, claim, subject, history, point, reply) then
     return nil
   end
   if state == 'T' then
     return { state = state, waited = waited, fence = fence, till = till, also = also }
   end
-  local point_at = HEAD_BYTES + 34 + claim + subject
+  local history_at = HEAD_BYTES + 34 + claim + subject
+  local point_at = history_at + history
   local reply_at = point_at + point
-  local history_at = reply_at + reply
-  if #raw < LEAST_BYTES or #raw < history_at - 1 then
+  if #raw < LEAST_BYTES or #raw ~= reply_at + reply - 1 then
     return nil
   end
   local on_lapsed, on_failure, max_attempts, lease, lease_cap, retention, refuse, first, max
@@ -29,10 +29,10 @@ local function read(raw)
     raw = raw, state = state, waited = waited, fence = fence, attempt = attempt, created = created,
     changed = changed, till = till, also = also, number = number, dropped = dropped, notes = notes,
     claim_bytes = claim, subject_bytes = subject,
-    fixed = string.sub(raw, HEAD_BYTES + 1, point_at - 1),
+    fixed = string.sub(raw, HEAD_BYTES + 1, history_at - 1),
     point = string.sub(raw, point_at, reply_at - 1),
-    reply = string.sub(raw, reply_at, history_at - 1),
-    history = string.sub(raw, history_at),
+    reply = string.sub(raw, reply_at),
+    history = string.sub(raw, history_at, point_at - 1),
     on_lapsed = on_lapsed, on_failure = on_failure, max_attempts = max_attempts, lease = lease,
     lease_cap = lease_cap, retention = retention, refuse = refuse, first = first, max = max,
   }

@@ -3,8 +3,8 @@
 -- KEYS  record
 -- ARGV  moment, fence
 -- gives 1 if the claim runs, 0 if there is nothing to wait for
-local head = redis.call('GETRANGE', KEYS[1], 0, 72)
-if #head < 73 or string.sub(head, 3, 3) ~= 'P' or string.sub(head, 9, 16) ~= ARGV[2] then
+local head = redis.call('GETRANGE', KEYS[1], 0, 76)
+if #head < 77 or string.sub(head, 3, 3) ~= 'P' or string.sub(head, 9, 16) ~= ARGV[2] then
   return 0
 elseif now >= struct.unpack('>I8', head, 37) then
   return 0

@@ -3,11 +3,13 @@
 local MAX_NOTES = 16
 local FREE, HELD, COMPLETED, FAILED, UNKNOWN, TOMBSTONE = 0, 1, 2, 3, 4, 5
 
+-- The place in the index. Most records are completed, and most that are written are the last of
+-- them: those that end last come first in their class, where a place is found soonest.
 local function score(r)
   if r.state == 'P' then
     return (held_because(r) and HELD or FREE) * CLASS + r.till
   elseif r.state == 'C' then
-    return COMPLETED * CLASS + r.till
+    return FAILED * CLASS - 1 - r.till
   elseif r.state == 'F' then
     return FAILED * CLASS + r.till
   elseif r.state == 'W' then
@@ -25,14 +27,14 @@ end
 -- Stores the record; `moved` says that its place in the index may be another.
 local function store(r, moved)
   if moved then
-    redis.call('ZADD', KEYS[2], string.format('%.0f', score(r)), member())
+    redis.call('ZADD', KEYS[2], string.format('%d', score(r)), member())
   end
   local check = head_sum(r.state, r.fence, r.attempt, r.created, r.changed, r.till, r.also,
-    r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes, #r.point, #r.reply)
-  local head = struct.pack(HEAD, 'J', 1, r.state, r.waited, check, r.fence, r.attempt, r.created,
+    r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes, #r.history, #r.point, #r.reply)
+  local head = struct.pack(HEAD, 'J', 2, r.state, r.waited, check, r.fence, r.attempt, r.created,
     r.changed, r.till, r.also, r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes,
-    #r.point, #r.reply)
-  redis.call('SET', KEYS[1], head .. r.fixed .. r.point .. r.reply .. r.history)
+    #r.history, #r.point, #r.reply)
+  redis.call('SET', KEYS[1], head .. r.fixed .. r.history .. r.point .. r.reply)
 end
 
 -- Wakes those who wait for a claim that has just ended. The step is done, whatever becomes of this.
@@ -73,7 +75,7 @@ local function note(r, fence, ...)
   else
     r.notes = r.notes + 1
   end
-  r.history = r.history .. struct.pack('>I2I8', #text, now) .. fence .. text
+  r.history = r.history .. struct.pack('>I2', #text) .. text .. struct.pack('>I8', now) .. fence
 end
 
 local function own_fence(r)

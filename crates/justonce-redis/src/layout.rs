@@ -1,11 +1,11 @@
 //! Where things lie in Redis: 256 buckets, each in one hash slot.
 //!
-//! A bucket has three kinds of keys, and all begin with the same hash tag:
+//! A bucket has two kinds of keys, and both begin with the same hash tag:
 //!
 //! ```text
 //! {prefix:3f}r<32 bytes>   a record; the bytes are its name, whose first byte is the bucket
-//! {prefix:3f}i             the index: the names of the bucket's records, by class and due moment
-//! {prefix:3f}f             the last fence given in the bucket
+//! {prefix:3f}i             the index: the names of the bucket's records, by class and due moment,
+//!                          and, without a name, the last fence given in the bucket
 //! ```
 
 use justonce_core::RecordId;
@@ -63,9 +63,9 @@ impl Layout {
         self.key(bucket, b"i")
     }
 
-    /// The key of a bucket's last fence.
-    pub(crate) fn fences(&self, bucket: u8) -> Vec<u8> {
-        self.key(bucket, b"f")
+    /// A key of a bucket that nothing is ever written to.
+    pub(crate) fn nothing(&self, bucket: u8) -> Vec<u8> {
+        self.key(bucket, b"n")
     }
 
     fn key(&self, bucket: u8, kind: &[u8]) -> Vec<u8> {
@@ -117,6 +117,6 @@ mod tests {
         let layout = Layout::new("p");
         assert!(layout.record(&id).starts_with(b"{p:3f}r???"));
         assert_eq!(layout.index(bucket(&id)), b"{p:3f}i");
-        assert_eq!(layout.fences(0x0a), b"{p:0a}f");
+        assert_eq!(layout.nothing(0x0a), b"{p:0a}n");
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
-use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
+use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, PushInfo, PushKind, RedisError,
     Value,
@@ -40,9 +40,11 @@ pub(crate) struct Link {
     connecting: tokio::sync::Mutex<()>,
 }
 
-/// A connection as long as it lives.
+/// A connection as long as it lives. Cheap to clone: every step takes one.
 #[derive(Clone)]
-pub(crate) struct Live {
+pub(crate) struct Live(Arc<Connected>);
+
+struct Connected {
     connection: MultiplexedConnection,
     gone: Arc<AtomicBool>,
 }
@@ -89,7 +91,7 @@ impl Link {
     }
 
     fn current(&self) -> Option<Live> {
-        lock(&self.live).clone().filter(|live| !live.gone.load(Ordering::Acquire))
+        lock(&self.live).clone().filter(|live| !live.0.gone.load(Ordering::Acquire))
     }
 
     /// Gives up the connection, if there is one: the next step makes another.
@@ -131,7 +133,7 @@ impl Link {
             .set_push_sender(tell);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         match timeout(CONNECT_TIMEOUT, connecting).await {
-            Ok(Ok(connection)) => Ok(Live { connection, gone }),
+            Ok(Ok(connection)) => Ok(Live(Arc::new(Connected { connection, gone }))),
             Ok(Err(error)) => Err(unreachable(&what, error)),
             Err(_) => Err(silent(&what)),
         }
@@ -141,21 +143,21 @@ impl Link {
 impl Live {
     /// Sends one command.
     pub(crate) async fn send(&self, command: &Cmd) -> Result<Value, Trouble> {
-        let mut connection = self.connection.clone();
-        let reply = connection.req_packed_command(command).await;
+        let mut connection = self.0.connection.clone();
+        let reply = connection.send_packed_command(command).await;
         self.judged(reply.and_then(Value::extract_error))
     }
 
     /// Sends some commands at once, and gives the reply to each.
     pub(crate) async fn send_all(&self, commands: &Pipeline) -> Result<Vec<Value>, Trouble> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.0.connection.clone();
         let count = commands.len();
-        self.judged(connection.req_packed_commands(commands, 0, count).await)
+        self.judged(connection.send_packed_commands(commands, 0, count).await)
     }
 
     /// The next step makes another connection.
     pub(crate) fn give_up(&self) {
-        self.gone.store(true, Ordering::Release);
+        self.0.gone.store(true, Ordering::Release);
     }
 
     fn judged<T>(&self, reply: Result<T, RedisError>) -> Result<T, Trouble> {

@@ -116,9 +116,9 @@ impl RedisStore {
                 let [id, Value::BulkString(score)] = pair else {
                     return Err(strange("a scan"));
                 };
-                let id = name(id)?;
-                if classes.contains(&class(score)?) {
-                    keep_first(&mut names, id, after);
+                // The member without a name is the last fence of the bucket.
+                if !is_nameless(id) && classes.contains(&class(score)?) {
+                    keep_first(&mut names, name(id)?, after);
                 }
             }
             if next == b"0" {
@@ -173,8 +173,10 @@ impl RedisStore {
     }
 }
 
-/// The classes in which records of a state lie. Time makes lapsed claims unknown and ended ones
-/// tombstones before a sweep moves them.
+fn is_nameless(member: &Value) -> bool {
+    matches!(member, Value::BulkString(bytes) if bytes.is_empty())
+}
+
 /// Adds a name behind `after`. The page ends within the first: names behind them are for the next
 /// one.
 fn keep_first(names: &mut BTreeSet<RecordId>, id: RecordId, after: Option<RecordId>) {
@@ -186,6 +188,8 @@ fn keep_first(names: &mut BTreeSet<RecordId>, id: RecordId, after: Option<Record
     }
 }
 
+/// The classes in which records of a state lie. Time makes lapsed claims unknown and ended ones
+/// tombstones before a sweep moves them.
 fn classes(state: Option<StateName>) -> Vec<usize> {
     let may_be = |stored: StateName| match state {
         None => true,

@@ -90,7 +90,7 @@ impl Maintenance for RedisStore {
         // Writes nothing, and is refused just when a write would be.
         for bucket in self.first_buckets().await? {
             let mut command = redis::cmd("SETRANGE");
-            command.arg(self.layout().fences(bucket)).arg(0).arg("");
+            command.arg(self.layout().nothing(bucket)).arg(0).arg("");
             self.nodes.send(bucket, 0, &command).await.map_err(Trouble::into_error)?;
         }
         Ok(())

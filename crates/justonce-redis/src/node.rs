@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use justonce_core::StoreResult;
 
 use crate::link::{Link, Live, Target};
@@ -11,8 +12,7 @@ use crate::link::{Link, Live, Target};
 pub(crate) struct NodeSettings {
     /// How long a reply may take.
     pub(crate) reply_timeout: Duration,
-    /// How many connections there are to each server. More than one only where WAIT would make
-    /// callers queue behind each other.
+    /// How many connections there are to each server.
     pub(crate) lanes: usize,
 }
 
@@ -39,6 +39,12 @@ impl Node {
             at => self.others.get(at - 1).unwrap_or(&self.first),
         };
         link.live().await
+    }
+
+    /// Makes all connections.
+    pub(crate) async fn connect(&self) -> StoreResult<()> {
+        try_join_all(self.others.iter().map(Link::live)).await?;
+        self.first.live().await.map(|_| ())
     }
 
     /// The first connection, which is also told where to connect.

@@ -203,6 +203,14 @@ impl Nodes {
         self.changes.send_modify(|count| *count += 1);
     }
 
+    /// Makes all connections, so that no step has to.
+    pub(crate) async fn connect(&self) -> StoreResult<()> {
+        for node in self.each().await? {
+            node.connect().await?;
+        }
+        Ok(())
+    }
+
     /// Sends one command to each server.
     pub(crate) async fn send_each(&self, command: &Cmd) -> StoreResult<Vec<Value>> {
         let mut replies = Vec::new();

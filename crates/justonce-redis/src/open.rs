@@ -21,6 +21,10 @@ const DEFAULT_PREFIX: &str = "justonce";
 /// How long a reply may take unless told otherwise: far more than Redis needs, and far less than
 /// a lease.
 const DEFAULT_REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many connections there are to each server. All that is ready goes out by one at once, all
+/// callers of a connection then wait for the server together, and it waits for them next: with two,
+/// one half works while the other half waits.
+const LANES: usize = 2;
 /// How many connections share the waiting for replicas: WAIT holds up those behind it.
 const WAIT_LANES: usize = 16;
 /// The oldest version that will do.
@@ -84,12 +88,13 @@ impl RedisStoreBuilder {
         checked_prefix(&self.prefix)?;
         let address = Address::parse(&self.url)?;
         let wait = self.confirm.map(|confirm| confirm.within).unwrap_or_default();
-        let lanes = if self.confirm.is_some() { WAIT_LANES } else { 1 };
+        let lanes = if self.confirm.is_some() { WAIT_LANES } else { LANES };
         let settings = NodeSettings { reply_timeout: self.reply_timeout + wait, lanes };
         let nodes = Arc::new(Nodes::new(address, Layout::new(&self.prefix), settings));
         for info in nodes.send_each(&redis::cmd("INFO")).await? {
             check(&Info::of(&info), nodes.is_cluster())?;
         }
+        nodes.connect().await?;
         let waiters = Waiters::default();
         Ok(RedisStore {
             subscription: Subscription::start(Arc::clone(&nodes), waiters.clone()),

@@ -8,9 +8,10 @@ use justonce_core::{
 };
 use redis::Value;
 
-use crate::codec;
+use crate::codec::{self, Claiming};
 use crate::error::{Trouble, strange};
 use crate::layout::bucket;
+use crate::nodes::Sent;
 use crate::reply::{self, Answered};
 use crate::scripts::Lua;
 use crate::store::RedisStore;
@@ -22,7 +23,7 @@ impl Records for RedisStore {
             Action::Begin(begin) => self.begin(id, begin, &step.action).await,
             Action::Peek(_) => self.peek(id, &step.action).await,
             Action::Complete(fence, outcome) => {
-                self.write(id, &scripts.complete, *fence, &[&codec::outcome(outcome)]).await
+                self.complete(id, &codec::completion(*fence, outcome)).await
             }
             Action::Fail(fence, failure) => self.fail(id, *fence, failure).await,
             Action::Release(fence) => self.write(id, &scripts.release, *fence, &[]).await,
@@ -65,28 +66,26 @@ impl Records for RedisStore {
 
 impl RedisStore {
     async fn begin(&self, id: &RecordId, begin: &Begin, action: &Action) -> StoreResult<Answer> {
-        let bucket = bucket(id);
-        let keys =
-            [self.layout().record(id), self.layout().index(bucket), self.layout().fences(bucket)];
-        let late = begin.late_from().map(|late| late.as_millis().to_string()).unwrap_or_default();
+        let keys = [self.layout().record(id), self.layout().index(bucket(id))];
+        let Claiming { terms, body, point } = Claiming::new(id, begin);
         let moment = self.moment();
-        let first = begin.checkpoint.as_ref().map(codec::checkpoint).unwrap_or_default();
-        let arguments: [&[u8]; 8] = [
-            moment.as_bytes(),
-            self.confirms(),
-            &codec::fingerprint(&begin.fingerprint),
-            &codec::claim(begin),
-            &codec::subject(id, begin),
-            late.as_bytes(),
-            begin.owner.as_str().as_bytes(),
-            &first,
-        ];
-        let sent = self.run(id, &self.scripts.begin, &keys, &arguments).await?;
+        let arguments = [&terms, &*body, &point, self.confirms(), moment.as_bytes()];
+        let arguments = without_empty_end(&arguments);
+        let sent = self.run(id, &self.scripts.begin, &keys, arguments).await?;
         let Answered { answer, wrote } = reply::begun(id, begin, action, &sent.value)?;
         if wrote {
             self.confirmed(&sent).await?;
         }
         Ok(answer)
+    }
+
+    async fn complete(&self, id: &RecordId, completion: &[u8]) -> StoreResult<Answer> {
+        let keys = [self.layout().record(id), self.layout().index(bucket(id))];
+        let moment = self.moment();
+        let arguments = [completion, self.confirms(), moment.as_bytes()];
+        let arguments = without_empty_end(&arguments);
+        let sent = self.run(id, &self.scripts.complete, &keys, arguments).await?;
+        self.answered(id, sent).await
     }
 
     async fn peek(&self, id: &RecordId, action: &Action) -> StoreResult<Answer> {
@@ -148,6 +147,11 @@ impl RedisStore {
         arguments.extend_from_slice(&[moment.as_bytes(), self.confirms(), &fence]);
         arguments.extend_from_slice(rest);
         let sent = self.run(id, script, &keys, &arguments).await?;
+        self.answered(id, sent).await
+    }
+
+    /// The answer to a write, once enough replicas have it.
+    async fn answered(&self, id: &RecordId, sent: Sent) -> StoreResult<Answer> {
         let Answered { answer, wrote } = reply::written(id, &sent.value)?;
         if wrote {
             self.confirmed(&sent).await?;
@@ -169,4 +173,10 @@ impl RedisStore {
             None => b"",
         }
     }
+}
+
+/// Leaves out what is empty at the end: every argument costs the server time.
+fn without_empty_end<'a>(arguments: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
+    let end = arguments.iter().rposition(|argument| !argument.is_empty()).map_or(0, |at| at + 1);
+    arguments.get(..end).unwrap_or(arguments)
 }

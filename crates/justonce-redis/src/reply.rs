@@ -27,6 +27,7 @@ pub(crate) fn begun(
 ) -> StoreResult<Answered> {
     let wrote = |answer| Ok(Answered { answer, wrote: true });
     match parts(value) {
+        [] => word_begun(id, begin, value),
         [Value::Int(now), Value::BulkString(record)] => looked(id, action, *now, Some(record)),
         [Value::Int(fence), Value::Int(attempt), Value::BulkString(point)] => {
             let checkpoint = match point.as_slice() {
@@ -48,13 +49,28 @@ pub(crate) fn begun(
                 reason: reason.ok_or_else(|| strange("a begin"))?,
             })))
         }
-        _ => match (word(value), begin.late_from()) {
-            (Some(b"late"), Some(since)) => {
-                Ok(Answered { answer: Answer::Existing(Existing::Expired(since)), wrote: false })
-            }
-            (Some(b"damaged"), _) => Err(damaged_head(id)),
-            _ => Err(strange("a begin")),
-        },
+        _ => Err(strange("a begin")),
+    }
+}
+
+/// The answer to a begin whose script gave a single value: the fence of a claim that is new in
+/// every respect, or a word.
+fn word_begun(id: &RecordId, begin: &Begin, value: &Value) -> StoreResult<Answered> {
+    if let Value::Int(fence) = value {
+        let claimed = Claimed {
+            fence: Fence::new(number(*fence)?),
+            attempt: 1,
+            checkpoint: begin.checkpoint.clone(),
+            lease: begin.policy.lease(),
+        };
+        return Ok(Answered { answer: Answer::Claimed(claimed), wrote: true });
+    }
+    match (word(value), begin.late_from()) {
+        (Some(b"late"), Some(since)) => {
+            Ok(Answered { answer: Answer::Existing(Existing::Expired(since)), wrote: false })
+        }
+        (Some(b"damaged"), _) => Err(damaged_head(id)),
+        _ => Err(strange("a begin")),
     }
 }
 
@@ -74,10 +90,13 @@ fn looked(
     now: i64,
     record: Option<&Vec<u8>>,
 ) -> StoreResult<Answered> {
-    let stored = record.map(|bytes| codec::stored(id, bytes)).transpose()?;
+    let asked = match action {
+        Action::Begin(begin) => Some((&begin.scope, &begin.key)),
+        _ => None,
+    };
+    let entry = record.map(|bytes| codec::entry(id, bytes, asked)).transpose()?;
     let now = Timestamp::from_millis(number(now)?);
-    let entry = stored.as_ref().map(|stored| &stored.entry);
-    let decision = transition(entry, action, now, Fence::NONE);
+    let decision = transition(entry.as_ref(), action, now, Fence::NONE);
     if decision.change != Change::Keep {
         return Err(strange("the rules: the script kept a record that must change"));
     }

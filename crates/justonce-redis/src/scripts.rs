@@ -40,11 +40,9 @@ impl Lua {
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
-            begin: Lua::new(lua!("clock" "kept" "head" "new" "record" "write" "begin")),
+            begin: Lua::new(lua!("kept" "new" "head" "record" "write" "begin")),
             peek: Lua::new(lua!("clock" "peek")),
-            complete: Lua::new(lua!(
-                "clock" "head" "done" "record" "write" "owner" "settle" "complete"
-            )),
+            complete: Lua::new(lua!("done" "head" "record" "write" "owner" "settle" "complete")),
             fail: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "fail")),
             release: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "release")),
             renew: Lua::new(lua!("clock" "head" "record" "write" "owner" "renew")),

@@ -17,8 +17,8 @@ use crate::waiters::Waiters;
 
 /// A store in Redis.
 ///
-/// Cheap to share behind an `Arc`; all callers share one connection to each server. Dropping it
-/// closes the connections.
+/// Cheap to share behind an `Arc`; all callers share a few connections to each server. Dropping it
+/// closes them.
 ///
 /// ```no_run
 /// use justonce_redis::RedisStore;
@@ -148,7 +148,12 @@ pub(crate) async fn run_script(
 }
 
 fn command(name: &str, script: &str, keys: &[Vec<u8>], arguments: &[&[u8]]) -> Cmd {
-    let mut command = redis::cmd(name);
+    let bytes = |parts: usize, part: &[u8]| parts + part.len();
+    let size = keys.iter().map(Vec::as_slice).chain(arguments.iter().copied()).fold(0, bytes);
+    let count = keys.len() + arguments.len();
+    // The name, the script and the number of keys come first.
+    let mut command = Cmd::with_capacity(3 + count, size + name.len() + script.len() + 8);
+    command.arg(name);
     command.arg(script).arg(keys.len());
     for key in keys {
         command.arg(key.as_slice());

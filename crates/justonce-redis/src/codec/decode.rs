@@ -24,6 +24,16 @@ pub(crate) fn stored(id: &RecordId, bytes: &[u8]) -> Result<Stored, DamagedRecor
     read_stored(id, bytes).map_err(|damage| DamagedRecord { id: *id, damage })
 }
 
+/// Reads a record without its timeline. Whoever asks for a record by what it is about knows its
+/// scope and its key, and need not have them made anew.
+pub(crate) fn entry(id: &RecordId, bytes: &[u8], asked: Asked<'_>) -> Result<Entry, DamagedRecord> {
+    let read = read_parts(id, bytes, asked).map(|(_, entry, _)| entry);
+    read.map_err(|damage| DamagedRecord { id: *id, damage })
+}
+
+/// The scope and the key that somebody asks for.
+pub(crate) type Asked<'a> = Option<(&'a Scope, &'a Key)>;
+
 /// Reads the beginning of a record: the entry without its outcome, checkpoint and timeline.
 pub(crate) fn entry_of(id: &RecordId, bytes: &[u8]) -> Result<Entry, DamagedRecord> {
     let read = || {
@@ -32,30 +42,47 @@ pub(crate) fn entry_of(id: &RecordId, bytes: &[u8]) -> Result<Entry, DamagedReco
         if head.state == b'T' {
             return Ok(Entry::Tombstone(tombstone(&head)));
         }
-        let (subject, claim) = fixed(id, &head, &mut input)?;
+        let (subject, claim) = fixed(id, &head, None, &mut input)?;
         let reply = Reply { point: None, bytes: &[], is_there: false };
-        Ok(Entry::Record(record(&head, subject, claim, reply)?))
+        Ok(Entry::Record(record(&head, subject, &claim, reply)?))
     };
     read().map_err(|damage| DamagedRecord { id: *id, damage })
 }
 
 fn read_stored(id: &RecordId, bytes: &[u8]) -> Result<Stored, Damage> {
+    let (head, entry, history) = read_parts(id, bytes, None)?;
+    let timeline = match &entry {
+        Entry::Tombstone(_) => Timeline::default(),
+        Entry::Record(_) => timeline(&head, history)?,
+    };
+    Ok(Stored { entry, timeline })
+}
+
+/// The head, the entry, and the notes as they lie there.
+fn read_parts<'a>(
+    id: &RecordId,
+    bytes: &'a [u8],
+    asked: Asked<'_>,
+) -> Result<(Head, Entry, &'a [u8]), Damage> {
     let mut input = Input(bytes);
     let head = Head::read(&mut input)?;
     if head.state == b'T' {
         let entry = Entry::Tombstone(tombstone(&head));
-        return Ok(Stored { entry, timeline: Timeline::default() });
+        return Ok((head, entry, &[]));
     }
-    let (subject, claim) = fixed(id, &head, &mut input)?;
+    let (subject, claim) = fixed(id, &head, asked, &mut input)?;
+    let history = input.take(head.history_bytes)?;
     let point = input.take(head.point_bytes)?;
     let point = match point {
         [] => None,
         point => Some(checkpoint(point)?.numbered(head.number)),
     };
     let bytes = input.take(head.reply_bytes)?;
-    let entry = record(&head, subject, claim, Reply { point, bytes, is_there: true })?;
-    let timeline = timeline(&head, &mut input)?;
-    Ok(Stored { entry: Entry::Record(entry), timeline })
+    if !input.0.is_empty() {
+        return Err(Damage::Content);
+    }
+    let entry = record(&head, subject, &claim, Reply { point, bytes, is_there: true })?;
+    Ok((head, Entry::Record(entry), history))
 }
 
 /// Bytes from which parts are taken.
@@ -122,6 +149,7 @@ struct Head {
     notes: u8,
     claim_bytes: usize,
     subject_bytes: usize,
+    history_bytes: usize,
     point_bytes: usize,
     reply_bytes: usize,
 }
@@ -155,6 +183,7 @@ impl Head {
             notes: input.byte()?,
             claim_bytes: usize::from(input.short()?),
             subject_bytes: usize::from(input.short()?),
+            history_bytes: length(input.number()?)?,
             point_bytes: length(input.number()?)?,
             reply_bytes: length(input.number()?)?,
         };
@@ -178,6 +207,7 @@ impl Head {
             (37, self.subject_bytes as u64),
             (41, self.point_bytes as u64),
             (43, self.reply_bytes as u64),
+            (47, self.history_bytes as u64),
         ];
         let sum: u128 = parts.iter().map(|(factor, part)| factor * u128::from(*part)).sum();
         sum % SUM_MODULUS
@@ -193,21 +223,26 @@ fn tombstone(head: &Head) -> Tombstone {
 }
 
 /// What belongs to a claim.
-struct Claim {
-    owner: Owner,
+struct Claim<'a> {
+    owner: &'a str,
     token: Token,
     policy: Policy,
 }
 
 /// Reads the parts that every record has.
-fn fixed(id: &RecordId, head: &Head, input: &mut Input<'_>) -> Result<(Subject, Claim), Damage> {
+fn fixed<'a>(
+    id: &RecordId,
+    head: &Head,
+    asked: Asked<'_>,
+    input: &mut Input<'a>,
+) -> Result<(Subject, Claim<'a>), Damage> {
     let print = input.take(FINGERPRINT_BYTES)?;
     let claim = claim(input.take(head.claim_bytes)?)?;
-    let subject = subject(id, head, print, input.take(head.subject_bytes)?)?;
+    let subject = subject(id, head, asked, print, input.take(head.subject_bytes)?)?;
     Ok((subject, claim))
 }
 
-fn claim(bytes: &[u8]) -> Result<Claim, Damage> {
+fn claim(bytes: &[u8]) -> Result<Claim<'_>, Damage> {
     let mut input = Input(bytes);
     let summed = bytes.get(..PROMISE_BYTES + TOKEN_BYTES).ok_or(Damage::Truncated)?;
     let policy = promise(&mut input)?;
@@ -216,7 +251,7 @@ fn claim(bytes: &[u8]) -> Result<Claim, Damage> {
     if sum(&[summed, input.0]) != expected {
         return Err(Damage::Checksum);
     }
-    Ok(Claim { owner: Owner::new(text(input.0)?), token, policy })
+    Ok(Claim { owner: text(input.0)?, token, policy })
 }
 
 fn promise(input: &mut Input<'_>) -> Result<Policy, Damage> {
@@ -249,7 +284,13 @@ fn promise(input: &mut Input<'_>) -> Result<Policy, Damage> {
     policy.build().map_err(|_| Damage::Content)
 }
 
-fn subject(id: &RecordId, head: &Head, print: &[u8], bytes: &[u8]) -> Result<Subject, Damage> {
+fn subject(
+    id: &RecordId,
+    head: &Head,
+    asked: Asked<'_>,
+    print: &[u8],
+    bytes: &[u8],
+) -> Result<Subject, Damage> {
     let mut input = Input(bytes);
     let expected = input.long()?;
     let summed = input.0;
@@ -258,9 +299,19 @@ fn subject(id: &RecordId, head: &Head, print: &[u8], bytes: &[u8]) -> Result<Sub
         return Err(Damage::Checksum);
     }
     let mut print = Input(print);
+    let known = asked.filter(|(asked_scope, asked_key)| {
+        asked_scope.as_str() == scope && asked_key.as_str().as_bytes() == input.0
+    });
+    let (scope, key) = match known {
+        Some((scope, key)) => (scope.clone(), key.clone()),
+        None => (
+            Scope::parse(scope).map_err(|_| Damage::Content)?,
+            Key::client(text(input.0)?).map_err(|_| Damage::Content)?,
+        ),
+    };
     Ok(Subject {
-        scope: Scope::parse(scope).map_err(|_| Damage::Content)?,
-        key: Key::client(text(input.0)?).map_err(|_| Damage::Content)?,
+        scope,
+        key,
         fingerprint: Fingerprint::from_parts(print.byte()?, print.array()?),
         created_at: head.created,
     })
@@ -300,8 +351,13 @@ impl Reply<'_> {
     }
 }
 
-fn record(head: &Head, subject: Subject, claim: Claim, reply: Reply<'_>) -> Result<Record, Damage> {
-    let Claim { owner, token, policy } = claim;
+fn record(
+    head: &Head,
+    subject: Subject,
+    claim: &Claim<'_>,
+    reply: Reply<'_>,
+) -> Result<Record, Damage> {
+    let Claim { owner, token, policy } = *claim;
     let settled = |reply: &Reply<'_>| {
         let after_retention = policy.after_retention();
         reply.outcome().map(|outcome| Settled { outcome, expires_at: head.till, after_retention })
@@ -310,7 +366,7 @@ fn record(head: &Head, subject: Subject, claim: Claim, reply: Reply<'_>) -> Resu
         b'C' => State::Completed(settled(&reply)?),
         b'F' => State::Failed(Failed::Final(settled(&reply)?)),
         b'P' => State::InProgress(InProgress {
-            owner,
+            owner: Owner::new(owner),
             token,
             claimed_at: head.also,
             lease_until: head.till,
@@ -326,7 +382,7 @@ fn record(head: &Head, subject: Subject, claim: Claim, reply: Reply<'_>) -> Resu
         })),
         b'U' => State::Unknown(Unknown {
             reason: reply.reason()?,
-            owner,
+            owner: Owner::new(owner),
             policy: Arc::new(policy),
             checkpoint: reply.point,
         }),
@@ -341,7 +397,8 @@ fn record(head: &Head, subject: Subject, claim: Claim, reply: Reply<'_>) -> Resu
     })
 }
 
-fn timeline(head: &Head, input: &mut Input<'_>) -> Result<Timeline, Damage> {
+fn timeline(head: &Head, history: &[u8]) -> Result<Timeline, Damage> {
+    let mut input = Input(history);
     let count = usize::from(head.notes);
     if count > MAX_NOTES {
         return Err(Damage::Content);
@@ -349,8 +406,8 @@ fn timeline(head: &Head, input: &mut Input<'_>) -> Result<Timeline, Damage> {
     let mut notes = Vec::with_capacity(count);
     for _ in 0..count {
         let length = input.short()?;
-        let (at, fence) = (input.moment()?, Fence::new(input.long()?));
         let mut words = Input(input.take(usize::from(length))?);
+        let (at, fence) = (input.moment()?, Fence::new(input.long()?));
         let name = words.word()?;
         let mut rest = Vec::new();
         while !words.0.is_empty() {

@@ -5,29 +5,115 @@ use std::time::Duration;
 
 use justonce_core::codec::encode_outcome;
 use justonce_core::{
-    AfterRetention, Begin, Checkpoint, Fingerprint, OnFailure, OnLapsed, Outcome, Policy, RecordId,
+    AfterRetention, Begin, Checkpoint, Fence, OnFailure, OnLapsed, Outcome, Policy, RecordId,
 };
 
 use super::frame::{FINGERPRINT_BYTES, PROMISE_BYTES, SUM_BYTES, TOKEN_BYTES, sum};
+use crate::layout::CLASS;
 
-/// Version and digest.
-pub(crate) fn fingerprint(print: &Fingerprint) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(FINGERPRINT_BYTES);
-    bytes.push(print.version());
-    bytes.extend_from_slice(print.digest());
-    bytes
+/// Four numbers, in bytes.
+const TERMS_BYTES: usize = 32;
+/// The head behind its moments, in bytes: what a first claim knows beforehand.
+const TAIL_BYTES: usize = 25;
+/// What a note has besides its words and their length, in bytes: the moment and the fence.
+const NOTE_BYTES: usize = 16;
+/// The name of the first note.
+const CLAIMED: &[u8] = b"claimed";
+/// The share of the state, of the one attempt and of the one note in the check sum of a head.
+const FIRST_CLAIM: u64 = 29 * b'P' as u64 + 3 + 23;
+
+/// What a begin that claims something new needs: the script adds only time and fence.
+pub(crate) struct Claiming {
+    /// What the script reckons with: the class of the claim in the index, its lease, the part of
+    /// the head's check sum that depends on neither time nor fence, and from when it is late.
+    pub(crate) terms: [u8; TERMS_BYTES],
+    /// The record, from the number of its checkpoint in the head to the words of its first note.
+    pub(crate) body: Vec<u8>,
+    /// The first checkpoint; mostly nothing.
+    pub(crate) point: Vec<u8>,
+}
+
+impl Claiming {
+    pub(crate) fn new(id: &RecordId, begin: &Begin) -> Self {
+        let owner = begin.owner.as_str().as_bytes();
+        let (scope, key) = (begin.scope.as_str().as_bytes(), begin.key.as_str().as_bytes());
+        let point = begin.checkpoint.as_ref().map(checkpoint).unwrap_or_default();
+        let claim = PROMISE_BYTES + TOKEN_BYTES + SUM_BYTES + owner.len();
+        let subject = SUM_BYTES + 2 + scope.len() + key.len();
+        let words = 2 + CLAIMED.len() + 2 + owner.len();
+        let history = 2 + words + NOTE_BYTES;
+        let known = TAIL_BYTES + FINGERPRINT_BYTES + claim + subject + history;
+        let mut body = Vec::with_capacity(known);
+        // No checkpoint with a number, no notes dropped, one note.
+        body.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        push_short(claim, &mut body);
+        push_short(subject, &mut body);
+        for length in [history, point.len(), 0] {
+            body.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
+        }
+        let print_at = body.len();
+        body.push(begin.fingerprint.version());
+        body.extend_from_slice(begin.fingerprint.digest());
+        push_claim(begin, &mut body);
+        push_subject(id, print_at, scope, key, &mut body);
+        push_short(words, &mut body);
+        push_word(CLAIMED, &mut body);
+        push_word(owner, &mut body);
+        let lease = millis(begin.policy.lease());
+        let sizes = 31 * claim + 37 * subject + 41 * point.len() + 47 * history;
+        let sum = FIRST_CLAIM + sizes as u64;
+        let late = begin.late_from().map_or(u64::MAX, |late| late.as_millis());
+        let parts =
+            [class(&begin.policy), lease, sum.saturating_add(lease.saturating_mul(11)), late];
+        let mut terms = [0; TERMS_BYTES];
+        for (place, part) in terms.chunks_exact_mut(8).zip(parts) {
+            place.copy_from_slice(&part.to_be_bytes());
+        }
+        Self { terms, body, point }
+    }
+}
+
+/// Where a claim lies in the index: apart, if it is held when it lapses, under `hold` and where one
+/// attempt is all there is.
+fn class(policy: &Policy) -> u64 {
+    let only = policy.max_attempts() == Some(NonZeroU32::MIN);
+    if only || policy.on_lapsed() == OnLapsed::Hold { CLASS } else { 0 }
 }
 
 /// What belongs to one claim: the promise, the token, their check sum, the owner.
-pub(crate) fn claim(begin: &Begin) -> Vec<u8> {
-    let owner = begin.owner.as_str().as_bytes();
-    let mut bytes = Vec::with_capacity(PROMISE_BYTES + TOKEN_BYTES + SUM_BYTES + owner.len());
-    promise(&begin.policy, &mut bytes);
+fn push_claim(begin: &Begin, bytes: &mut Vec<u8>) {
+    let (at, owner) = (bytes.len(), begin.owner.as_str().as_bytes());
+    promise(&begin.policy, bytes);
     bytes.extend_from_slice(&begin.token.0.to_be_bytes());
-    let sum = sum(&[&bytes, owner]);
+    let sum = sum(&[bytes.get(at..).unwrap_or_default(), owner]);
     bytes.extend_from_slice(&sum.to_be_bytes());
     bytes.extend_from_slice(owner);
-    bytes
+}
+
+/// Which operation the record is about: a check sum, the length of the scope, the scope, the key.
+/// The sum covers the record's name and the fingerprint, which lies at `print_at`, so that a record
+/// under another name is noticed.
+fn push_subject(id: &RecordId, print_at: usize, scope: &[u8], key: &[u8], bytes: &mut Vec<u8>) {
+    let length = u16::try_from(scope.len()).unwrap_or(u16::MAX).to_be_bytes();
+    let print = bytes.get(print_at..print_at + FINGERPRINT_BYTES).unwrap_or_default();
+    let sum = sum(&[id.as_bytes(), print, &length, scope, key]);
+    bytes.extend_from_slice(&sum.to_be_bytes());
+    bytes.extend_from_slice(&length);
+    bytes.extend_from_slice(scope);
+    bytes.extend_from_slice(key);
+}
+
+fn push_short(number: usize, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes());
+}
+
+fn push_word(word: &[u8], bytes: &mut Vec<u8>) {
+    push_short(word.len(), bytes);
+    bytes.extend_from_slice(word);
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn promise(policy: &Policy, bytes: &mut Vec<u8>) {
@@ -50,25 +136,8 @@ fn promise(policy: &Policy, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&policy.max_attempts().map_or(0, NonZeroU32::get).to_be_bytes());
     let durations = [policy.lease(), policy.lease_cap(), policy.retention(), refuse, first, max];
     for duration in durations {
-        let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        bytes.extend_from_slice(&millis.to_be_bytes());
+        bytes.extend_from_slice(&millis(duration).to_be_bytes());
     }
-}
-
-/// Which operation the record is about: a check sum, the length of the scope, the scope, the key.
-/// The sum covers the record's name and the fingerprint, so that a record under another name is
-/// noticed.
-pub(crate) fn subject(id: &RecordId, begin: &Begin) -> Vec<u8> {
-    let (scope, key) = (begin.scope.as_str().as_bytes(), begin.key.as_str().as_bytes());
-    let length = u16::try_from(scope.len()).unwrap_or(u16::MAX).to_be_bytes();
-    let print = fingerprint(&begin.fingerprint);
-    let sum = sum(&[id.as_bytes(), &print, &length, scope, key]);
-    let mut bytes = Vec::with_capacity(SUM_BYTES + 2 + scope.len() + key.len());
-    bytes.extend_from_slice(&sum.to_be_bytes());
-    bytes.extend_from_slice(&length);
-    bytes.extend_from_slice(scope);
-    bytes.extend_from_slice(key);
-    bytes
 }
 
 /// A check sum, the length of the name, the name, the data. The number lies in the head.
@@ -87,4 +156,13 @@ pub(crate) fn checkpoint(point: &Checkpoint) -> Vec<u8> {
 /// An outcome; one that has nothing to say takes no bytes.
 pub(crate) fn outcome(outcome: &Outcome) -> Vec<u8> {
     if *outcome == Outcome::empty() { Vec::new() } else { encode_outcome(outcome) }
+}
+
+/// What the script of complete gets: the fence, which ends the note about it, and the outcome.
+pub(crate) fn completion(fence: Fence, outcome: &Outcome) -> Vec<u8> {
+    let mut bytes = fence.get().to_be_bytes().to_vec();
+    if *outcome != Outcome::empty() {
+        bytes.extend_from_slice(&encode_outcome(outcome));
+    }
+    bytes
 }

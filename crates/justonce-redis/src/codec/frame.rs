@@ -3,11 +3,11 @@
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the layout that this release writes.
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 /// The first byte of every record.
 pub(super) const MAGIC: u8 = b'J';
 /// What the scripts decide by, in bytes.
-pub(super) const HEAD_BYTES: usize = 73;
+pub(super) const HEAD_BYTES: usize = 77;
 /// Version and digest of a fingerprint, in bytes.
 pub(super) const FINGERPRINT_BYTES: usize = 33;
 /// A policy, in bytes.

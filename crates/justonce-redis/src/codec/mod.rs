@@ -5,6 +5,6 @@ mod decode;
 mod encode;
 mod frame;
 
-pub(crate) use decode::{checkpoint as point, entry_of, stored};
-pub(crate) use encode::{checkpoint, claim, fingerprint, outcome, subject};
+pub(crate) use decode::{checkpoint as point, entry, entry_of, stored};
+pub(crate) use encode::{Claiming, checkpoint, completion, outcome};
 pub(crate) use frame::SUMMARY_BYTES;

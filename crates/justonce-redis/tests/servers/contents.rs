@@ -42,21 +42,22 @@ async fn every_cut_and_every_changed_byte_is_noticed() {
     let fence = run(&store, &operation, "a reply that is worth keeping").await;
     let id = operation.id();
     let whole = record(&server, &id);
-    let notes_at = whole.windows(9).position(|part| part == b"\0\x07claimed").unwrap();
-    for at in 0..notes_at {
+    // Notes are only checked for their form: a length, words, a moment and a fence each.
+    let notes_from = whole.windows(9).position(|part| part == b"\0\x07claimed").unwrap() - 2;
+    let last_note = whole.windows(11).position(|part| part == b"\0\x09completed").unwrap();
+    let notes = notes_from..last_note + 11 + 16;
+    for at in (0..whole.len()).filter(|at| !notes.contains(at)) {
         let mut changed = whole.clone();
         changed[at] ^= 0x40;
         put(&server, &id, &changed);
         // The fourth byte says whether somebody waits; who is not there is not woken.
-        assert!(at == 3 || is_damaged(store.get(&id).await) || at >= notes_at - 18, "byte {at}");
+        assert!(at == 3 || is_damaged(store.get(&id).await), "byte {at}");
     }
     for length in 0..whole.len() {
         put(&server, &id, &whole[..length]);
         assert!(is_damaged(store.get(&id).await), "{length} bytes");
-        if length < 73 {
-            assert!(is_damaged(begin(&store, &operation).await), "{length} bytes");
-            assert!(is_damaged(complete(&store, &operation, fence, "x").await), "{length} bytes");
-        }
+        assert!(is_damaged(begin(&store, &operation).await), "{length} bytes");
+        assert!(is_damaged(complete(&store, &operation, fence, "x").await), "{length} bytes");
         assert_eq!(record(&server, &id), &whole[..length], "damage is left alone");
     }
     put(&server, &id, &whole);
@@ -73,10 +74,10 @@ async fn a_record_under_another_name_or_of_another_version_is_noticed() {
     put(&server, &two.id(), &bytes);
     assert!(is_damaged(begin(&store, &two).await));
     let mut newer = bytes.clone();
-    newer[1] = 2;
+    newer[1] = 3;
     put(&server, &one.id(), &newer);
     let error = begin(&store, &one).await.unwrap_err();
-    assert!(error.to_string().contains("version 2"), "{error}");
+    assert!(error.to_string().contains("version 3"), "{error}");
 }
 
 #[tokio::test]
