@@ -44,6 +44,7 @@ mod sentinel;
 mod slots;
 mod store;
 mod subscription;
+mod together;
 mod waiters;
 
 pub use open::RedisStoreBuilder;

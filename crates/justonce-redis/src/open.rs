@@ -14,6 +14,7 @@ use crate::nodes::Nodes;
 use crate::scripts::Scripts;
 use crate::store::{Confirm, RedisStore};
 use crate::subscription::Subscription;
+use crate::together::Together;
 use crate::waiters::Waiters;
 
 /// The prefix of all keys unless told otherwise.
@@ -96,10 +97,16 @@ impl RedisStoreBuilder {
         }
         nodes.connect().await?;
         let waiters = Waiters::default();
+        let scripts = Arc::new(Scripts::new());
+        // A script in a cluster touches one bucket only; WAIT is for one caller's writes; and a
+        // clock for tests says a moment for each step.
+        let alone = nodes.is_cluster() || self.confirm.is_some() || self.clock.is_some();
+        let together = || Together::new(Arc::clone(&nodes), Arc::clone(&scripts));
         Ok(RedisStore {
+            together: (!alone).then(together),
             subscription: Subscription::start(Arc::clone(&nodes), waiters.clone()),
             nodes,
-            scripts: Scripts::new(),
+            scripts,
             waiters,
             clock: self.clock,
             confirm: self.confirm,

@@ -15,6 +15,10 @@ use crate::nodes::Sent;
 use crate::reply::{self, Answered};
 use crate::scripts::Lua;
 use crate::store::RedisStore;
+use crate::together::Kind;
+
+/// The longest outcome that goes together with others.
+const MAX_TOGETHER_BYTES: usize = 16 * 1024;
 
 impl Records for RedisStore {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
@@ -66,8 +70,14 @@ impl Records for RedisStore {
 
 impl RedisStore {
     async fn begin(&self, id: &RecordId, begin: &Begin, action: &Action) -> StoreResult<Answer> {
-        let keys = [self.layout().record(id), self.layout().index(bucket(id))];
         let Claiming { terms, body, point } = Claiming::new(id, begin);
+        if let Some(together) = self.together.as_ref().filter(|_| point.is_empty()) {
+            let arguments = vec![terms.to_vec(), body.clone()];
+            if let Some(value) = together.apply(Kind::Begin, id, arguments).await? {
+                return Ok(reply::begun(id, begin, action, &value)?.answer);
+            }
+        }
+        let keys = [self.layout().record(id), self.layout().index(bucket(id))];
         let moment = self.moment();
         let arguments = [&terms, &*body, &point, self.confirms(), moment.as_bytes()];
         let arguments = without_empty_end(&arguments);
@@ -80,6 +90,13 @@ impl RedisStore {
     }
 
     async fn complete(&self, id: &RecordId, completion: &[u8]) -> StoreResult<Answer> {
+        let small = completion.len() <= MAX_TOGETHER_BYTES;
+        if let Some(together) = self.together.as_ref().filter(|_| small) {
+            let arguments = vec![completion.to_vec()];
+            if let Some(value) = together.apply(Kind::Complete, id, arguments).await? {
+                return Ok(reply::written(id, &value)?.answer);
+            }
+        }
         let keys = [self.layout().record(id), self.layout().index(bucket(id))];
         let moment = self.moment();
         let arguments = [completion, self.confirms(), moment.as_bytes()];

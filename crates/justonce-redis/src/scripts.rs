@@ -17,8 +17,10 @@ pub(crate) struct Lua {
 /// All scripts.
 pub(crate) struct Scripts {
     pub(crate) begin: Lua,
+    pub(crate) begin_together: Lua,
     pub(crate) peek: Lua,
     pub(crate) complete: Lua,
+    pub(crate) complete_together: Lua,
     pub(crate) fail: Lua,
     pub(crate) release: Lua,
     pub(crate) renew: Lua,
@@ -41,8 +43,10 @@ impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
             begin: Lua::new(lua!("kept" "new" "head" "record" "write" "begin")),
+            begin_together: Lua::new(lua!("begin_together")),
             peek: Lua::new(lua!("clock" "peek")),
             complete: Lua::new(lua!("done" "head" "record" "write" "owner" "settle" "complete")),
+            complete_together: Lua::new(lua!("complete_together")),
             fail: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "fail")),
             release: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "release")),
             renew: Lua::new(lua!("clock" "head" "record" "write" "owner" "renew")),

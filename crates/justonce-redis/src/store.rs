@@ -13,6 +13,7 @@ use crate::nodes::{Nodes, Sent};
 use crate::open::RedisStoreBuilder;
 use crate::scripts::{Lua, Scripts};
 use crate::subscription::Subscription;
+use crate::together::Together;
 use crate::waiters::Waiters;
 
 /// A store in Redis.
@@ -39,7 +40,9 @@ use crate::waiters::Waiters;
 /// ```
 pub struct RedisStore {
     pub(crate) nodes: Arc<Nodes>,
-    pub(crate) scripts: Scripts,
+    pub(crate) scripts: Arc<Scripts>,
+    /// Nothing where steps always go alone.
+    pub(crate) together: Option<Arc<Together>>,
     pub(crate) waiters: Waiters,
     pub(crate) subscription: Subscription,
     pub(crate) clock: Option<Box<dyn Clock>>,

@@ -12,7 +12,7 @@ use crate::world::{begin, claim, complete, is_not_applied, operation, plain, rep
 
 /// What clients called since the last reset, by the name of the command. The calls that scripts
 /// make are those of EVALSHA.
-fn called(server: &RedisServer) -> BTreeMap<String, u64> {
+pub(crate) fn called(server: &RedisServer) -> BTreeMap<String, u64> {
     let text = server.cli(&["INFO", "commandstats"]).unwrap();
     let rows = text.lines().filter_map(|line| line.trim().strip_prefix("cmdstat_"));
     let mut calls: BTreeMap<String, u64> = rows
@@ -29,7 +29,7 @@ fn called(server: &RedisServer) -> BTreeMap<String, u64> {
     calls
 }
 
-fn reset(server: &RedisServer) {
+pub(crate) fn reset(server: &RedisServer) {
     server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
 }
 

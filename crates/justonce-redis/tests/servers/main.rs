@@ -14,5 +14,6 @@ mod conformance;
 mod contents;
 mod outages;
 mod sentinel;
+mod together;
 mod waiting;
 mod world;
