@@ -111,27 +111,33 @@ impl RedisSentinel {
         until("the sentinels name no primary", || Ok(self.named()))
     }
 
-    /// Waits until the sentinels have replaced a primary, and its successor says so itself.
+    /// Waits until all sentinels that live have replaced a primary, and its successor says so
+    /// itself. Before that, an old primary that comes back empty may be taken for the primary, and
+    /// empty the others.
     ///
     /// # Errors
     ///
     /// If they do not.
     pub fn primary_other_than(&self, old: &RedisServer) -> Result<&RedisServer, ServerError> {
         until("the sentinels do not replace the primary", || {
-            let named = self.named().filter(|server| server.port() != old.port());
-            let Some(server) = named else {
+            let mut named = self.sentinels.iter().filter_map(|sentinel| self.named_by(sentinel));
+            let Some(server) = named.next() else {
                 return Ok(None);
             };
-            Ok(server.cli(&["ROLE"])?.starts_with("master").then_some(server))
+            let agreed = named.all(|other| other.port() == server.port());
+            let replaced = agreed && server.port() != old.port();
+            Ok((replaced && server.cli(&["ROLE"])?.starts_with("master")).then_some(server))
         })
     }
 
     fn named(&self) -> Option<&RedisServer> {
-        self.sentinels.iter().find_map(|sentinel| {
-            let place = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]).ok()?;
-            let port: u16 = place.lines().nth(1)?.parse().ok()?;
-            self.servers.iter().find(|server| server.port() == port)
-        })
+        self.sentinels.iter().find_map(|sentinel| self.named_by(sentinel))
+    }
+
+    fn named_by(&self, sentinel: &RedisServer) -> Option<&RedisServer> {
+        let place = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]).ok()?;
+        let port: u16 = place.lines().nth(1)?.parse().ok()?;
+        self.servers.iter().find(|server| server.port() == port)
     }
 }
 
