@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 use justonce_testkit::servers::RedisServer;
 
-use super::run::{StoresArgs, add};
+use super::run::{SLICE, StoresArgs, add};
 use crate::gateway::{Load, Process, load, prime};
 use crate::report::{Report, median};
 
@@ -40,7 +40,8 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// The median rates of three servers under one load.
+/// The median rates of three servers under one load. In a round they are loaded in slices of a
+/// second in turn, every other time backwards, so that all meet the same moods of the machine.
 fn in_turn(
     args: &StoresArgs,
     directory: &Path,
@@ -49,13 +50,23 @@ fn in_turn(
 ) -> Result<[f64; 3]> {
     let mut rates: [Vec<f64>; 3] = Default::default();
     for round in 0..args.rounds {
-        for (server, (url, rates)) in urls.iter().zip(&mut rates).enumerate() {
-            // Each has keys of its own; a replay must have been executed before.
-            let name = format!("{what:?}-{server}-{round}");
-            if what == Load::Duplicates {
-                prime(url, &name)?;
+        let mut sums = [0.0; 3];
+        for slice in 0..args.seconds {
+            let mut turn: Vec<_> = urls.into_iter().zip(&mut sums).enumerate().collect();
+            if slice % 2 == 1 {
+                turn.reverse();
             }
-            rates.push(load(directory, url, what, &name, CONNECTIONS, args.time())?.rate);
+            for (server, (url, sum)) in turn {
+                // Each has keys of its own; a replay must have been executed before.
+                let name = format!("{what:?}-{server}-{round}-{slice}");
+                if what == Load::Duplicates {
+                    prime(url, &name)?;
+                }
+                *sum += load(directory, url, what, &name, CONNECTIONS, SLICE)?.rate;
+            }
+        }
+        for (rates, sum) in rates.iter_mut().zip(sums) {
+            rates.push(sum / args.seconds.max(1) as f64);
         }
     }
     Ok(rates.map(median))

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use justonce::OnLapsed;
@@ -12,7 +13,7 @@ use justonce::store::{Cached, SharedStore};
 use justonce_testkit::servers::{PostgresServer, program};
 
 use super::engine::{duplicates, first_time};
-use super::run::{StoresArgs, add, in_turn};
+use super::run::{SLICE, StoresArgs, add, in_turn};
 use crate::load::runtime;
 use crate::report::{Report, median};
 
@@ -47,9 +48,17 @@ pub(super) fn measure(
         ])
     })?;
     for round in 0..args.rounds {
-        floor.push(pgbench(server, &script, args.seconds)?);
-        let measured = runtime.block_on(in_turn(&candidates, round, args.time()))?;
-        rates.iter_mut().zip(measured).for_each(|(all, one)| all.push(one));
+        // In slices, so that all meet the same moods of the machine.
+        let (mut floors, mut sums) = (0.0, [0.0; 4]);
+        for slice in 0..args.seconds {
+            floors += pgbench(server, &script, SLICE)?;
+            let number = round * args.seconds + slice;
+            let measured = runtime.block_on(in_turn(&candidates, number, SLICE))?;
+            sums.iter_mut().zip(measured).for_each(|(sum, one)| *sum += one);
+        }
+        let slices = args.seconds.max(1) as f64;
+        floor.push(floors / slices);
+        rates.iter_mut().zip(sums).for_each(|(all, sum)| all.push(sum / slices));
     }
     let [hold, rerun, duplicate, near] = <[Vec<f64>; 4]>::try_from(rates)
         .map_err(|_| anyhow::anyhow!("four candidates have four rates"))?
@@ -61,12 +70,12 @@ pub(super) fn measure(
     Ok(())
 }
 
-fn pgbench(server: &PostgresServer, script: &Path, seconds: u64) -> Result<f64> {
+fn pgbench(server: &PostgresServer, script: &Path, time: Duration) -> Result<f64> {
     let places = ["17", "16", "15", "14"].map(|v| format!("/usr/lib/postgresql/{v}/bin"));
     let places = places.each_ref().map(Path::new);
     let output = Command::new(program("pgbench", &places, "postgresql")?)
         .args(["-n", "-M", "prepared", "-c", &CALLERS.to_string(), "-j", "2"])
-        .args(["-T", &seconds.to_string(), "-f"])
+        .args(["-T", &time.as_secs().to_string(), "-f"])
         .arg(script)
         .arg(server.url())
         .output()

@@ -13,6 +13,9 @@ use crate::load::Candidate;
 use crate::machine::describe;
 use crate::report::{Report, write_into};
 
+/// How long a candidate is loaded in one go.
+pub(super) const SLICE: Duration = Duration::from_secs(1);
+
 /// Redis and PostgreSQL beside their own load tools and a peer.
 #[derive(Args)]
 pub(crate) struct StoresArgs {

@@ -35,7 +35,6 @@ mod begun;
 mod connections;
 mod db;
 mod error;
-mod lanes;
 mod listener;
 mod maintenance;
 pub mod migrate;

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use justonce_core::store::Lanes;
 use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
 
 use crate::db::{Db, configured};
-use crate::lanes::{Kind, Lanes};
 use crate::listener::Listener;
 use crate::migrate::{self, MigrateError};
 use crate::schema::Schema;
+use crate::together::{self, Statements};
 use crate::tx::Committed;
 
 /// The schema, unless told otherwise.
@@ -42,20 +43,11 @@ const DEFAULT_CONNECTIONS: usize = 16;
 pub struct PostgresStore(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub(crate) db: Db,
+    pub(crate) db: Arc<Db>,
     pub(crate) listener: Listener,
     pub(crate) committed: Committed,
-    claims: Lanes,
-    completions: Lanes,
-}
-
-impl Inner {
-    pub(crate) const fn lanes(&self, kind: Kind) -> &Lanes {
-        match kind {
-            Kind::Claims => &self.claims,
-            Kind::Completions => &self.completions,
-        }
-    }
+    pub(crate) claims: Arc<Lanes<Statements>>,
+    pub(crate) completions: Arc<Lanes<Statements>>,
 }
 
 /// The settings of a [`PostgresStore`].
@@ -145,12 +137,15 @@ impl PostgresBuilder {
         }
         let listener = Listener::new(config.clone(), &schema);
         let db = Db::new(&config, schema, self.connections, self.transactions, self.clock)?;
+        let db = Arc::new(db);
+        let lanes = || Lanes::new(Statements(Arc::clone(&db)), together::LIMITS);
+        let (claims, completions) = (lanes(), lanes());
         Ok(PostgresStore(Arc::new(Inner {
             db,
             listener,
             committed: Committed::default(),
-            claims: Lanes::default(),
-            completions: Lanes::default(),
+            claims,
+            completions,
         })))
     }
 }

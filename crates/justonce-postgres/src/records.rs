@@ -1,13 +1,12 @@
 //! The protocol on PostgreSQL.
 
-use justonce_core::store::{Records, Stored};
+use justonce_core::store::{Records, Stored, may_share};
 use justonce_core::{Action, Answer, Fence, RecordId, Step, StoreResult};
 
 use crate::error::damaged;
-use crate::lanes::{self, Kind};
 use crate::numbers::fence_number;
 use crate::open::PostgresStore;
-use crate::together::{is_small, may_join};
+use crate::together::may_join;
 use crate::{read, step};
 
 impl Records for PostgresStore {
@@ -17,15 +16,18 @@ impl Records for PostgresStore {
         {
             return Ok(Answer::Applied);
         }
-        match &step.action {
-            Action::Begin(begin) if may_join(begin) => {
-                lanes::apply(&self.0, Kind::Claims, step).await
-            }
-            Action::Complete(_, outcome) if is_small(outcome) => {
-                lanes::apply(&self.0, Kind::Completions, step).await
-            }
-            _ => step::apply(&self.0.db, step).await,
+        let together = match &step.action {
+            Action::Begin(begin) if may_join(begin) => Some(&self.0.claims),
+            Action::Complete(_, outcome) if may_share(outcome) => Some(&self.0.completions),
+            _ => None,
+        };
+        if let Some(lanes) = together
+            && let Some(answer) = lanes.apply(step.clone()).await?
+        {
+            return Ok(answer);
         }
+        // Large, and where steps go together rare.
+        Box::pin(step::apply(&self.0.db, step)).await
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {

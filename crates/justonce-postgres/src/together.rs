@@ -1,21 +1,32 @@
 //! Several steps of one kind as one statement, and their answers.
+//!
+//! What is won is what a statement costs besides its steps: a commit, a sync of the disk, a round
+//! trip, a server process that wakes up.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use justonce_core::codec::encode_outcome;
+use justonce_core::store::{Carrier, LaneLimits, Waiting};
 use justonce_core::{
-    Action, Answer, Begin, Claimed, OnLapsed, Outcome, RecordId, Step, StoreResult,
+    Action, Answer, Begin, Claimed, Effect, OnLapsed, RecordId, Step, StoreError, StoreErrorKind,
+    StoreResult,
 };
 use tokio_postgres::Row;
 
 use crate::begun::Begun;
 use crate::db::Db;
-use crate::error::damaged;
+use crate::error::{damaged, is_read_only};
 use crate::numbers::{duration, fence, fence_number};
 use crate::promise::Promise;
-use crate::step::print_bytes;
+use crate::step::{self, print_bytes};
 use crate::words::escaped;
 
-/// The largest body of an outcome that goes together with others: many of them make one statement.
-const BODY_BYTES: usize = 16 * 1024;
+/// While one statement at a time keeps up, there is one: the more go together, the less each costs,
+/// and a statement takes a millisecond or two. A slow disk, a far server or a locked record make it
+/// more.
+pub(crate) const LIMITS: LaneLimits =
+    LaneLimits { alone: 2, at_most: 8, together: 64, patience: Duration::from_millis(5) };
 
 /// Whether a begin may go together with others. Claims under `rerun` do not wait for the disk, and
 /// must not be made to.
@@ -25,27 +36,61 @@ pub(crate) fn may_join(begin: &Begin) -> bool {
         && begin.late_from().is_none()
 }
 
-/// Whether a completion may go together with others.
-pub(crate) fn is_small(outcome: &Outcome) -> bool {
-    outcome.body().is_none_or(|body| body.len() <= BODY_BYTES)
+/// Takes steps of one kind to the server. A step that gets no answer was not applied, or may be
+/// taken again without harm: it goes alone.
+#[derive(Debug)]
+pub(crate) struct Statements(pub(crate) Arc<Db>);
+
+impl Carrier for Statements {
+    type Load = Step;
+    type Answer = Option<Answer>;
+
+    fn joins(&self, going: &[Waiting<Self>], next: &Step) -> bool {
+        // No statement touches a record twice.
+        going.first().is_none_or(|first| are_alike(&first.load.action, &next.action))
+            && going.iter().all(|waiting| waiting.load.id != next.id)
+    }
+
+    async fn carry(&self, mut going: Vec<Waiting<Self>>) {
+        let db = &*self.0;
+        // Whoever takes several records takes them in one order.
+        going.sort_unstable_by_key(|waiting| *waiting.load.id.as_bytes());
+        let (steps, callers): (Vec<_>, Vec<_>) =
+            going.into_iter().map(|waiting| (waiting.load, waiting.caller)).unzip();
+        let answers = match &*steps {
+            [step] => step::apply(db, step).await.map(|answer| vec![Some(answer)]),
+            steps => apply(db, steps).await,
+        };
+        let answers = match answers {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            // Nothing was done, and it need not be everybody's fault.
+            Err(error) if steps.len() > 1 && is_of_one(&error) => vec![Ok(None); steps.len()],
+            Err(error) => vec![Err(error); steps.len()],
+        };
+        callers.into_iter().zip(answers).for_each(|(caller, answer)| caller.tell(answer));
+    }
 }
 
-/// Whether two steps that may go together with others may go with each other. No statement touches
-/// a record twice.
-pub(crate) fn join(one: &Step, other: &Step) -> bool {
-    let alike = match (&one.action, &other.action) {
+/// Whether nothing was done, and an error may be about one of several steps only. Where no writes
+/// are taken, those that write nothing are answered.
+fn is_of_one(error: &StoreError) -> bool {
+    let is_away = matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::TimedOut);
+    error.effect() == Effect::NotApplied && (is_read_only(error) || !is_away)
+}
+
+/// Whether two steps that may go together with others may go with each other.
+fn are_alike(one: &Action, other: &Action) -> bool {
+    match (one, other) {
         (Action::Begin(one), Action::Begin(other)) => {
             one.policy == other.policy && one.owner == other.owner
         }
         (Action::Complete(..), Action::Complete(..)) => true,
         _ => false,
-    };
-    alike && one.id != other.id
+    }
 }
 
-/// Takes several steps that join; an answer for each, in their order. A step without one was not
-/// applied, or may be taken again without harm: it goes alone.
-pub(crate) async fn apply(db: &Db, steps: &[Step]) -> StoreResult<Vec<Option<Answer>>> {
+/// Takes several steps that join; an answer for each, in their order.
+async fn apply(db: &Db, steps: &[Step]) -> StoreResult<Vec<Option<Answer>>> {
     let begins: Option<Vec<_>> = steps.iter().map(begin_of).collect();
     match begins {
         Some(begins) => claim(db, &begins).await,

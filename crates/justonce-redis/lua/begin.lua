@@ -22,7 +22,7 @@ local function claim_again(r)
   r.claim_bytes, r.also = #claim, now
   r.on_lapsed, r.on_failure, r.max_attempts, r.lease = struct.unpack('>BBI4I8', claim)
   r.till = now + r.lease
-  r.fence = granted(r.fence, score(r))
+  r.fence = granted(KEYS[1], KEYS[2], micros, r.fence, score(r))
   -- Behind the promise, the token and the check sum lies the name of the owner.
   note(r, own_fence(r), 'taken_over', string.sub(claim, 79))
   store(r, false)
@@ -41,12 +41,12 @@ local r = read(raw)
 if not r then
   return 'damaged'
 elseif r.state == 'T' then
-  return claim_new()
+  return claim_this()
 end
 local ends = ended(r)
 if ends then
   -- A tombstone that nobody has made yet refuses as well.
-  return now < ends + r.refuse and { now, raw } or claim_new()
+  return now < ends + r.refuse and { now, raw } or claim_this()
 elseif not agrees(string.sub(raw, HEAD_BYTES + 1, PROMISE_AT - 1)) then
   return { now, raw }
 elseif r.state == 'P' then

@@ -1,23 +1,8 @@
 -- The fast paths of begin come before all that only the rarer cases need: every function that is
 -- defined, every value that is handed in and every string that is made costs time.
 
--- The first: a record that no begin can change now is handed back as it is, and the caller reads
--- from it what became of the operation. Nothing is written.
-local raw, time = redis.call('GET', KEYS[1]), redis.call('TIME')
-local micros = time[1] * 1000000 + time[2]
--- Only tests hand in a moment of their own.
-local now = ARGV[5] and tonumber(ARGV[5]) or (micros - micros % 1000) / 1000
-if raw then
-  if #raw < 77 then
-    return 'damaged'
-  end
+-- Whether no begin can change a record now: it is unknown, or what time has not ended yet.
+local function is_kept(raw, now)
   local state, till = string.byte(raw, 3), struct.unpack('>I8', raw, 37)
-  -- 'U', or what time has not ended yet.
-  if state == 85 or now < till then
-    if state == 80 and ARGV[4] == '1' then
-      -- Replicas confirm only what this connection wrote: the same call may come a second time.
-      redis.call('SETRANGE', KEYS[1], 0, 'J')
-    end
-    return { now, raw }
-  end
+  return state == 85 or now < till
 end

@@ -8,9 +8,10 @@
 //!                          and, without a name, the last fence given in the bucket
 //! ```
 
-use justonce_core::RecordId;
+use std::io::Write;
 
-use justonce_core::StateName;
+use justonce_core::{RecordId, StateName};
+use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
 /// How many buckets there are. It is part of the layout and never changes.
 pub(crate) const BUCKETS: usize = 256;
@@ -47,42 +48,62 @@ impl Layout {
     }
 
     /// The key of a record.
-    pub(crate) fn record(&self, id: &RecordId) -> Vec<u8> {
-        self.of_record(id, b"r")
+    pub(crate) fn record<'a>(&'a self, id: &'a RecordId) -> Key<'a> {
+        self.of_record(id, b'r')
     }
 
     /// The key of something else that belongs to a record.
-    pub(crate) fn of_record(&self, id: &RecordId, kind: &[u8]) -> Vec<u8> {
-        let mut key = self.key(bucket(id), kind);
-        key.extend_from_slice(id.as_bytes());
-        key
+    pub(crate) fn of_record<'a>(&'a self, id: &'a RecordId, kind: u8) -> Key<'a> {
+        Key { tag: self.tag(bucket(id)), kind, name: id.as_bytes() }
     }
 
     /// The key of a bucket's index.
-    pub(crate) fn index(&self, bucket: u8) -> Vec<u8> {
-        self.key(bucket, b"i")
+    pub(crate) fn index(&self, bucket: u8) -> Key<'_> {
+        Key { tag: self.tag(bucket), kind: b'i', name: &[] }
     }
 
     /// A key of a bucket that nothing is ever written to.
-    pub(crate) fn nothing(&self, bucket: u8) -> Vec<u8> {
-        self.key(bucket, b"n")
+    pub(crate) fn nothing(&self, bucket: u8) -> Key<'_> {
+        Key { tag: self.tag(bucket), kind: b'n', name: &[] }
     }
 
-    fn key(&self, bucket: u8, kind: &[u8]) -> Vec<u8> {
-        let tag = self.tags.get(usize::from(bucket)).map_or("", String::as_str);
-        let mut key = Vec::with_capacity(tag.len() + 33);
-        key.extend_from_slice(tag.as_bytes());
-        key.extend_from_slice(kind);
-        key
+    fn tag(&self, bucket: u8) -> &str {
+        self.tags.get(usize::from(bucket)).map_or("", String::as_str)
     }
 
     /// The hash slot of a bucket.
     pub(crate) fn slot(&self, bucket: u8) -> u16 {
-        let tag = self.tags.get(usize::from(bucket)).map_or("", String::as_str);
-        let hashed = tag.trim_start_matches('{').trim_end_matches('}');
+        let hashed = self.tag(bucket).trim_start_matches('{').trim_end_matches('}');
         crc16(hashed.as_bytes()) % SLOTS
     }
 }
+
+/// A key, which is put together where it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    tag: &'a str,
+    kind: u8,
+    name: &'a [u8],
+}
+
+impl Key<'_> {
+    /// How many bytes it has.
+    pub(crate) const fn len(&self) -> usize {
+        self.tag.len() + 1 + self.name.len()
+    }
+}
+
+impl ToRedisArgs for Key<'_> {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        let mut key = out.writer_for_next_arg();
+        for part in [self.tag.as_bytes(), &[self.kind], self.name] {
+            // It is memory: there is always room.
+            let _ = key.write_all(part);
+        }
+    }
+}
+
+impl ToSingleRedisArg for Key<'_> {}
 
 /// The bucket of a record: buckets follow each other in the order of names.
 pub(crate) fn bucket(id: &RecordId) -> u8 {
@@ -115,8 +136,13 @@ mod tests {
     fn a_key_names_its_bucket() {
         let id = RecordId::from_bytes([0x3f; 32]);
         let layout = Layout::new("p");
-        assert!(layout.record(&id).starts_with(b"{p:3f}r???"));
-        assert_eq!(layout.index(bucket(&id)), b"{p:3f}i");
-        assert_eq!(layout.nothing(0x0a), b"{p:0a}n");
+        let written = |key: Key<'_>| {
+            let args = key.to_redis_args();
+            assert_eq!(args.iter().map(Vec::len).collect::<Vec<_>>(), [key.len()]);
+            args.concat()
+        };
+        assert_eq!(written(layout.record(&id)), [b"{p:3f}r", id.as_bytes().as_slice()].concat());
+        assert_eq!(written(layout.index(bucket(&id))), b"{p:3f}i");
+        assert_eq!(written(layout.nothing(0x0a)), b"{p:0a}n");
     }
 }

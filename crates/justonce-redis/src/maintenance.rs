@@ -108,7 +108,7 @@ impl RedisStore {
 
     /// Runs a script on the indexes of some buckets.
     async fn on_indexes(&self, script: &Lua, group: &[u8], last: &[u8]) -> StoreResult<Value> {
-        let keys: Vec<Vec<u8>> = group.iter().map(|one| self.layout().index(*one)).collect();
+        let keys: Vec<_> = group.iter().map(|one| self.layout().index(*one)).collect();
         let first = group.first().copied().unwrap_or_default();
         let moment = self.moment();
         Ok(self.run_at(first, 0, script, &keys, &[moment.as_bytes(), last]).await?.value)

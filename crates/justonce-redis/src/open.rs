@@ -101,9 +101,8 @@ impl RedisStoreBuilder {
         // A script in a cluster touches one bucket only; WAIT is for one caller's writes; and a
         // clock for tests says a moment for each step.
         let alone = nodes.is_cluster() || self.confirm.is_some() || self.clock.is_some();
-        let together = || Together::new(Arc::clone(&nodes), Arc::clone(&scripts));
         Ok(RedisStore {
-            together: (!alone).then(together),
+            together: (!alone).then(|| Together::new(&nodes, &scripts)),
             subscription: Subscription::start(Arc::clone(&nodes), waiters.clone()),
             nodes,
             scripts,

@@ -15,7 +15,7 @@ use redis::Value;
 
 use crate::address::{Address, checked_prefix};
 use crate::error::strange;
-use crate::layout::{Layout, bucket};
+use crate::layout::{Key, Layout, bucket};
 use crate::node::NodeSettings;
 use crate::nodes::Nodes;
 use crate::scripts::{Lua, OutcomeScripts};
@@ -88,7 +88,7 @@ impl RedisOutcomes {
         &self,
         id: &RecordId,
         script: &Lua,
-        keys: &[Vec<u8>],
+        keys: &[Key<'_>],
         arguments: &[&[u8]],
     ) -> StoreResult<Value> {
         // The time is the server's, except in tests.
@@ -100,12 +100,12 @@ impl RedisOutcomes {
         Ok(sent.value)
     }
 
-    fn outcome_key(&self, id: &RecordId) -> Vec<u8> {
-        self.nodes.layout.of_record(id, b"o")
+    fn outcome_key<'a>(&'a self, id: &'a RecordId) -> Key<'a> {
+        self.nodes.layout.of_record(id, b'o')
     }
 
-    fn keys(&self, id: &RecordId) -> [Vec<u8>; 2] {
-        [self.outcome_key(id), self.nodes.layout.of_record(id, b"g")]
+    fn keys<'a>(&'a self, id: &'a RecordId) -> [Key<'a>; 2] {
+        [self.outcome_key(id), self.nodes.layout.of_record(id, b'g')]
     }
 }
 

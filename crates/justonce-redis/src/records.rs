@@ -15,30 +15,18 @@ use crate::nodes::Sent;
 use crate::reply::{self, Answered};
 use crate::scripts::Lua;
 use crate::store::RedisStore;
-use crate::together::Kind;
-
-/// The longest outcome that goes together with others.
-const MAX_TOGETHER_BYTES: usize = 16 * 1024;
+use crate::together::Asked;
 
 impl Records for RedisStore {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
-        let (id, scripts) = (&step.id, &self.scripts);
-        match &step.action {
-            Action::Begin(begin) => self.begin(id, begin, &step.action).await,
-            Action::Peek(_) => self.peek(id, &step.action).await,
-            Action::Complete(fence, outcome) => {
-                self.complete(id, &codec::completion(*fence, outcome)).await
-            }
-            Action::Fail(fence, failure) => self.fail(id, *fence, failure).await,
-            Action::Release(fence) => self.write(id, &scripts.release, *fence, &[]).await,
-            Action::Renew(fence) => self.write(id, &scripts.renew, *fence, &[]).await,
-            Action::Checkpoint(fence, point) => self.checkpoint(id, *fence, point).await,
-            Action::Abandon(fence, reason) => {
-                self.write(id, &scripts.abandon, *fence, &[reason.as_str().as_bytes()]).await
-            }
-            Action::Resolve(fence, resolve) => self.resolve(id, *fence, resolve).await,
-            Action::Sweep => self.sweep_one(id).await,
+        if let Some(together) = &self.together
+            && let Some(asked) = Asked::new(step)
+            && let Some(value) = together.apply(asked).await?
+        {
+            return reply::shared(step, &value);
         }
+        // Large, and where steps go together rare.
+        Box::pin(self.apply_alone(step)).await
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {
@@ -69,14 +57,26 @@ impl Records for RedisStore {
 }
 
 impl RedisStore {
+    async fn apply_alone(&self, step: &Step) -> StoreResult<Answer> {
+        let (id, scripts) = (&step.id, &self.scripts);
+        match &step.action {
+            Action::Begin(begin) => self.begin(id, begin, &step.action).await,
+            Action::Peek(_) => self.peek(id, &step.action).await,
+            Action::Complete(fence, outcome) => self.complete(id, *fence, outcome).await,
+            Action::Fail(fence, failure) => self.fail(id, *fence, failure).await,
+            Action::Release(fence) => self.write(id, &scripts.release, *fence, &[]).await,
+            Action::Renew(fence) => self.write(id, &scripts.renew, *fence, &[]).await,
+            Action::Checkpoint(fence, point) => self.checkpoint(id, *fence, point).await,
+            Action::Abandon(fence, reason) => {
+                self.write(id, &scripts.abandon, *fence, &[reason.as_str().as_bytes()]).await
+            }
+            Action::Resolve(fence, resolve) => self.resolve(id, *fence, resolve).await,
+            Action::Sweep => self.sweep_one(id).await,
+        }
+    }
+
     async fn begin(&self, id: &RecordId, begin: &Begin, action: &Action) -> StoreResult<Answer> {
         let Claiming { terms, body, point } = Claiming::new(id, begin);
-        if let Some(together) = self.together.as_ref().filter(|_| point.is_empty()) {
-            let arguments = vec![terms.to_vec(), body.clone()];
-            if let Some(value) = together.apply(Kind::Begin, id, arguments).await? {
-                return Ok(reply::begun(id, begin, action, &value)?.answer);
-            }
-        }
         let keys = [self.layout().record(id), self.layout().index(bucket(id))];
         let moment = self.moment();
         let arguments = [&terms, &*body, &point, self.confirms(), moment.as_bytes()];
@@ -89,17 +89,16 @@ impl RedisStore {
         Ok(answer)
     }
 
-    async fn complete(&self, id: &RecordId, completion: &[u8]) -> StoreResult<Answer> {
-        let small = completion.len() <= MAX_TOGETHER_BYTES;
-        if let Some(together) = self.together.as_ref().filter(|_| small) {
-            let arguments = vec![completion.to_vec()];
-            if let Some(value) = together.apply(Kind::Complete, id, arguments).await? {
-                return Ok(reply::written(id, &value)?.answer);
-            }
-        }
+    async fn complete(
+        &self,
+        id: &RecordId,
+        fence: Fence,
+        outcome: &Outcome,
+    ) -> StoreResult<Answer> {
+        let completion = codec::completion(fence, outcome);
         let keys = [self.layout().record(id), self.layout().index(bucket(id))];
         let moment = self.moment();
-        let arguments = [completion, self.confirms(), moment.as_bytes()];
+        let arguments = [&*completion, self.confirms(), moment.as_bytes()];
         let arguments = without_empty_end(&arguments);
         let sent = self.run(id, &self.scripts.complete, &keys, arguments).await?;
         self.answered(id, sent).await

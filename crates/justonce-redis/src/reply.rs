@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use justonce_core::{
-    Action, Answer, Begin, Change, Claimed, DamagedRecord, Existing, Fence, Lost, RecordId,
+    Action, Answer, Begin, Change, Claimed, DamagedRecord, Existing, Fence, Lost, RecordId, Step,
     StoreError, StoreErrorKind, StoreResult, SweepDone, Timestamp, UnknownReason, UnknownSince,
     transition,
 };
@@ -16,6 +16,15 @@ use crate::error::strange;
 pub(crate) struct Answered {
     pub(crate) answer: Answer,
     pub(crate) wrote: bool,
+}
+
+/// The answer to a begin or a completion that may have gone with others.
+pub(crate) fn shared(step: &Step, value: &Value) -> StoreResult<Answer> {
+    let answered = match &step.action {
+        Action::Begin(begin) => begun(&step.id, begin, &step.action, value),
+        _ => written(&step.id, value),
+    };
+    Ok(answered?.answer)
 }
 
 /// The answer to a begin.

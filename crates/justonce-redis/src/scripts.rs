@@ -42,11 +42,15 @@ impl Lua {
 impl Scripts {
     pub(crate) fn new() -> Self {
         Self {
-            begin: Lua::new(lua!("kept" "new" "head" "record" "write" "begin")),
-            begin_together: Lua::new(lua!("begin_together")),
+            begin: Lua::new(lua!(
+                "kept" "looked" "new" "claimed" "head" "record" "write" "begin"
+            )),
+            begin_together: Lua::new(lua!("kept" "new" "begin_together")),
             peek: Lua::new(lua!("clock" "peek")),
-            complete: Lua::new(lua!("done" "head" "record" "write" "owner" "settle" "complete")),
-            complete_together: Lua::new(lua!("complete_together")),
+            complete: Lua::new(lua!(
+                "done" "completed" "head" "record" "write" "owner" "settle" "complete"
+            )),
+            complete_together: Lua::new(lua!("done" "complete_together")),
             fail: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "fail")),
             release: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "release")),
             renew: Lua::new(lua!("clock" "head" "record" "write" "owner" "renew")),

@@ -8,7 +8,7 @@ use justonce_core::{Clock, RecordId, StoreError, StoreErrorKind, StoreResult};
 use redis::{Cmd, Value};
 
 use crate::error::{Trouble, strange};
-use crate::layout::{Layout, bucket};
+use crate::layout::{Key, Layout, bucket};
 use crate::nodes::{Nodes, Sent};
 use crate::open::RedisStoreBuilder;
 use crate::scripts::{Lua, Scripts};
@@ -42,7 +42,7 @@ pub struct RedisStore {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) scripts: Arc<Scripts>,
     /// Nothing where steps always go alone.
-    pub(crate) together: Option<Arc<Together>>,
+    pub(crate) together: Option<Together>,
     pub(crate) waiters: Waiters,
     pub(crate) subscription: Subscription,
     pub(crate) clock: Option<Box<dyn Clock>>,
@@ -77,7 +77,7 @@ impl RedisStore {
         &self,
         id: &RecordId,
         script: &Lua,
-        keys: &[Vec<u8>],
+        keys: &[Key<'_>],
         arguments: &[&[u8]],
     ) -> StoreResult<Sent> {
         // Writes of one record go by one connection, so that WAIT covers the earlier ones too.
@@ -91,7 +91,7 @@ impl RedisStore {
         bucket: u8,
         lane: u8,
         script: &Lua,
-        keys: &[Vec<u8>],
+        keys: &[Key<'_>],
         arguments: &[&[u8]],
     ) -> StoreResult<Sent> {
         run_script(&self.nodes, bucket, lane, script, keys, arguments).await
@@ -136,7 +136,7 @@ pub(crate) async fn run_script(
     bucket: u8,
     lane: u8,
     script: &Lua,
-    keys: &[Vec<u8>],
+    keys: &[Key<'_>],
     arguments: &[&[u8]],
 ) -> StoreResult<Sent> {
     let known = command("EVALSHA", &script.hash, keys, arguments);
@@ -150,16 +150,15 @@ pub(crate) async fn run_script(
     .map_err(Trouble::into_error)
 }
 
-fn command(name: &str, script: &str, keys: &[Vec<u8>], arguments: &[&[u8]]) -> Cmd {
-    let bytes = |parts: usize, part: &[u8]| parts + part.len();
-    let size = keys.iter().map(Vec::as_slice).chain(arguments.iter().copied()).fold(0, bytes);
-    let count = keys.len() + arguments.len();
+fn command(name: &str, script: &str, keys: &[Key<'_>], arguments: &[&[u8]]) -> Cmd {
+    let sizes = keys.iter().map(Key::len).chain(arguments.iter().map(|argument| argument.len()));
+    let (count, size) = (keys.len() + arguments.len(), sizes.sum::<usize>());
     // The name, the script and the number of keys come first.
     let mut command = Cmd::with_capacity(3 + count, size + name.len() + script.len() + 8);
     command.arg(name);
     command.arg(script).arg(keys.len());
     for key in keys {
-        command.arg(key.as_slice());
+        command.arg(key);
     }
     for argument in arguments {
         command.arg(*argument);

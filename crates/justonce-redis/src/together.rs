@@ -1,149 +1,106 @@
 //! Begins and completions of callers who come at once: one command for all of them.
 //!
-//! Nobody waits for company: a step goes as soon as the command before it is back, or has taken too
-//! long. What is won is what a command costs besides its steps: reading it, starting a script,
-//! asking for the time, writing a reply, and waking up for all that.
+//! What is won is what a command costs besides its steps: reading it, starting a script, asking for
+//! the time, writing a reply, and waking up for all that.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult};
+use justonce_core::store::{Carrier, LaneLimits, Lanes, Waiting, may_share};
+use justonce_core::{Action, RecordId, Step, StoreError, StoreErrorKind, StoreResult};
 use redis::Value;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
 
+use crate::codec::{Claiming, TERMS_BYTES, completion};
 use crate::error::strange;
 use crate::layout::bucket;
 use crate::nodes::Nodes;
 use crate::scripts::{Lua, Scripts};
 use crate::store::run_script;
 
-/// How many steps go together at most: the server does nothing else meanwhile.
-const TOGETHER: usize = 32;
-/// How long a step waits for the command before it. Then another one goes beside that.
-const PATIENCE: Duration = Duration::from_millis(2);
-/// How many commands of a kind go beside each other at most.
-const BESIDE: usize = 8;
+/// The server does nothing else while it runs a script, so not too many go together.
+const LIMITS: LaneLimits =
+    LaneLimits { alone: 1, at_most: 8, together: 32, patience: Duration::from_millis(5) };
 
 /// What steps go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+enum Kind {
     Begin,
     Complete,
 }
 
-/// The queues of steps that may go together.
+/// The steps that may go together, by kind.
+#[derive(Debug)]
 pub(crate) struct Together {
-    nodes: Arc<Nodes>,
-    scripts: Arc<Scripts>,
-    /// By kind and connection.
-    queues: [[Mutex<Queue>; 2]; 2],
+    begins: Arc<Lanes<Commands>>,
+    completions: Arc<Lanes<Commands>>,
 }
-
-#[derive(Default)]
-struct Queue {
-    busy: usize,
-    waiting: VecDeque<Waiting>,
-}
-
-/// A step that waits, and who waits for it.
-struct Waiting {
-    id: RecordId,
-    arguments: Vec<Vec<u8>>,
-    reply: oneshot::Sender<Reply>,
-}
-
-/// What a script gave for a step; nothing if the step must go alone.
-type Reply = StoreResult<Option<Value>>;
 
 impl Together {
-    pub(crate) fn new(nodes: Arc<Nodes>, scripts: Arc<Scripts>) -> Arc<Self> {
-        Arc::new(Self { nodes, scripts, queues: Default::default() })
-    }
-
-    /// Takes a step, alone or with others; nothing was done about it if there is no value.
-    pub(crate) async fn apply(
-        self: &Arc<Self>,
-        kind: Kind,
-        id: &RecordId,
-        arguments: Vec<Vec<u8>>,
-    ) -> Reply {
-        // Writes of one record go by one connection.
-        let [.., lane] = *id.as_bytes();
-        let (reply, answer) = oneshot::channel();
-        if self.enter(kind, lane, Waiting { id: *id, arguments, reply }) {
-            self.serve(kind, lane);
-        }
-        let mut answer = pin!(answer);
-        loop {
-            match timeout(PATIENCE, &mut answer).await {
-                Ok(Ok(reply)) => return reply,
-                Ok(Err(_)) => {
-                    let message = "the runtime that took this step to Redis has ended";
-                    return Err(StoreError::maybe_applied(StoreErrorKind::Stopped, message));
-                }
-                Err(_) => {
-                    if self.open(kind, lane) {
-                        self.serve(kind, lane);
-                    }
-                }
-            }
-        }
-    }
-
-    fn queue(&self, kind: Kind, lane: u8) -> MutexGuard<'_, Queue> {
-        let [begins, completions] = &self.queues;
-        let [even, odd] = match kind {
-            Kind::Begin => begins,
-            Kind::Complete => completions,
+    pub(crate) fn new(nodes: &Arc<Nodes>, scripts: &Arc<Scripts>) -> Self {
+        let lanes = |kind| {
+            let (nodes, scripts) = (Arc::clone(nodes), Arc::clone(scripts));
+            Lanes::new(Commands { nodes, scripts, kind }, LIMITS)
         };
-        let queue = if lane.is_multiple_of(2) { even } else { odd };
-        queue.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { begins: lanes(Kind::Begin), completions: lanes(Kind::Complete) }
     }
 
-    /// One more who waits; whether nobody served the queue, and somebody has to now.
-    fn enter(&self, kind: Kind, lane: u8, waiting: Waiting) -> bool {
-        let mut queue = self.queue(kind, lane);
-        queue.waiting.push_back(waiting);
-        let free = queue.busy == 0;
-        queue.busy += usize::from(free);
-        free
+    /// What a script gave for a step, alone or with others; nothing if the step must go alone.
+    pub(crate) async fn apply(&self, asked: Asked) -> StoreResult<Option<Value>> {
+        let lanes = match asked.terms {
+            Some(_) => &self.begins,
+            None => &self.completions,
+        };
+        lanes.apply(asked).await
     }
+}
 
-    /// Whether somebody waits, and one more may serve.
-    fn open(&self, kind: Kind, lane: u8) -> bool {
-        let mut queue = self.queue(kind, lane);
-        let opened = !queue.waiting.is_empty() && queue.busy < BESIDE;
-        queue.busy += usize::from(opened);
-        opened
-    }
+/// A step as its script is asked for it.
+pub(crate) struct Asked {
+    id: RecordId,
+    /// Only a begin has them.
+    terms: Option<[u8; TERMS_BYTES]>,
+    body: Vec<u8>,
+}
 
-    fn serve(self: &Arc<Self>, kind: Kind, lane: u8) {
-        let serving = Serving { together: Arc::clone(self), kind, lane, done: false };
-        tokio::spawn(serving.serve());
-    }
-
-    /// Those who go next. Without any, nobody serves the queue any more.
-    fn next(&self, kind: Kind, lane: u8) -> Vec<Waiting> {
-        let mut queue = self.queue(kind, lane);
-        // Whoever has stopped waiting was not served, and never is.
-        queue.waiting.retain(|waiting| !waiting.reply.is_closed());
-        let count = queue.waiting.len().min(TOGETHER);
-        if count == 0 {
-            queue.busy -= 1;
+impl Asked {
+    /// Begins and completions, if they are not large.
+    pub(crate) fn new(step: &Step) -> Option<Self> {
+        let id = step.id;
+        match &step.action {
+            Action::Begin(begin) if begin.checkpoint.is_none() => {
+                let Claiming { terms, body, .. } = Claiming::new(&id, begin);
+                Some(Self { id, terms: Some(terms), body })
+            }
+            Action::Complete(fence, outcome) if may_share(outcome) => {
+                Some(Self { id, terms: None, body: completion(*fence, outcome) })
+            }
+            _ => None,
         }
-        queue.waiting.drain(..count).collect()
     }
 
-    async fn take(&self, kind: Kind, lane: u8, going: Vec<Waiting>) {
+    fn arguments(&self) -> impl Iterator<Item = &[u8]> {
+        self.terms.iter().map(<[u8; TERMS_BYTES]>::as_slice).chain([&*self.body])
+    }
+}
+
+/// Takes steps of one kind to the server, by a connection of their own: while the replies of one
+/// kind are read, the server is at work on the other.
+pub(crate) struct Commands {
+    nodes: Arc<Nodes>,
+    scripts: Arc<Scripts>,
+    kind: Kind,
+}
+
+impl Carrier for Commands {
+    type Load = Asked;
+    type Answer = Option<Value>;
+
+    async fn carry(&self, going: Vec<Waiting<Self>>) {
         let is_alone = going.len() == 1;
-        let sent = self.send(kind, lane, &going).await;
-        let mut replies = match sent {
+        let mut shares = match self.send(&going).await {
             Ok(value) if is_alone => vec![Ok(Some(value))],
-            Ok(value) => shares(kind, value, going.len()),
+            Ok(value) => shares(self.kind, value),
             // What the server refuses need not be everybody's fault. Both kinds of step may be
             // repeated: a begin finds its own claim by its token.
             Err(error) if !is_alone && !is_away(&error) => vec![Ok(None); going.len()],
@@ -151,31 +108,38 @@ impl Together {
         }
         .into_iter();
         for waiting in going {
-            let reply = replies.next().unwrap_or_else(|| Err(strange("steps together")));
-            // Whoever is gone has left its claim to be given back.
-            let _ = waiting.reply.send(reply);
+            let share = shares.next().unwrap_or_else(|| Err(strange("steps together")));
+            waiting.caller.tell(share);
         }
     }
+}
 
-    async fn send(&self, kind: Kind, lane: u8, going: &[Waiting]) -> StoreResult<Value> {
+impl Commands {
+    async fn send(&self, going: &[Waiting<Self>]) -> StoreResult<Value> {
         let layout = &self.nodes.layout;
-        let keys: Vec<_> = going
-            .iter()
-            .flat_map(|waiting| [layout.record(&waiting.id), layout.index(bucket(&waiting.id))])
+        let asked = || going.iter().map(|waiting| &waiting.load);
+        let keys: Vec<_> = asked()
+            .flat_map(|asked| [layout.record(&asked.id), layout.index(bucket(&asked.id))])
             .collect();
-        let arguments: Vec<&[u8]> =
-            going.iter().flat_map(|waiting| waiting.arguments.iter().map(Vec::as_slice)).collect();
-        let script = self.script(kind, going.len());
+        let arguments: Vec<&[u8]> = asked().flat_map(Asked::arguments).collect();
+        let (lane, script) = (self.kind as u8, self.script(going.len()));
+        // Only where there is one server do steps go together: any bucket is its bucket.
         Ok(run_script(&self.nodes, 0, lane, script, &keys, &arguments).await?.value)
     }
 
-    fn script(&self, kind: Kind, count: usize) -> &Lua {
-        match (kind, count) {
+    fn script(&self, count: usize) -> &Lua {
+        match (self.kind, count) {
             (Kind::Begin, 1) => &self.scripts.begin,
             (Kind::Begin, _) => &self.scripts.begin_together,
             (Kind::Complete, 1) => &self.scripts.complete,
             (Kind::Complete, _) => &self.scripts.complete_together,
         }
+    }
+}
+
+impl fmt::Debug for Commands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Commands").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
@@ -185,7 +149,7 @@ fn is_away(error: &StoreError) -> bool {
 }
 
 /// What each step would have been given alone.
-fn shares(kind: Kind, value: Value, count: usize) -> Vec<Reply> {
+fn shares(kind: Kind, value: Value) -> Vec<StoreResult<Option<Value>>> {
     let Value::Array(values) = value else { return Vec::new() };
     let mut values = values.into_iter();
     let moment = match kind {
@@ -201,46 +165,5 @@ fn shares(kind: Kind, value: Value, count: usize) -> Vec<Reply> {
         }
         _ => Err(strange("steps together")),
     };
-    values.map(share).take(count).collect()
-}
-
-impl fmt::Debug for Together {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Together").finish_non_exhaustive()
-    }
-}
-
-/// Serves a queue until nobody waits in it.
-struct Serving {
-    together: Arc<Together>,
-    kind: Kind,
-    lane: u8,
-    done: bool,
-}
-
-impl Serving {
-    async fn serve(mut self) {
-        loop {
-            // Whoever was woken together with the last one is about to ask as well.
-            tokio::task::yield_now().await;
-            let going = self.together.next(self.kind, self.lane);
-            if going.is_empty() {
-                self.done = true;
-                return;
-            }
-            self.together.take(self.kind, self.lane, going).await;
-        }
-    }
-}
-
-impl Drop for Serving {
-    /// Its runtime ends, or it panicked: those who wait are told, as nobody may be left to serve
-    /// them.
-    fn drop(&mut self) {
-        if !self.done {
-            let mut queue = self.together.queue(self.kind, self.lane);
-            queue.busy -= 1;
-            queue.waiting.clear();
-        }
-    }
+    values.map(share).collect()
 }

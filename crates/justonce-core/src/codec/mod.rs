@@ -10,4 +10,6 @@ mod write;
 
 pub use crate::scope::unescape;
 pub use frame::{COMPRESS_FROM_BYTES, FORMAT_VERSION, MAX_RECORD_BYTES, decode, encode};
-pub use parts::{decode_outcome, encode_outcome, note_kind, note_words};
+pub use parts::{
+    append_outcome, decode_outcome, encode_outcome, note_kind, note_words, outcome_size,
+};

@@ -22,20 +22,42 @@ const FLAG_LZ4: u8 = 1;
 /// The bytes of an outcome: version, flags, checksum (XXH3, little endian), payload.
 #[must_use]
 pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
-    let plain = write::outcome(outcome);
+    append_outcome(outcome, Vec::new())
+}
+
+/// The bytes of an outcome, as [`encode_outcome`] gives them, behind others.
+#[must_use]
+pub fn append_outcome(outcome: &Outcome, mut bytes: Vec<u8>) -> Vec<u8> {
+    let head_at = bytes.len();
+    bytes.reserve_exact(outcome_size(outcome));
+    bytes.extend_from_slice(&[FORMAT_VERSION; HEADER_BYTES]);
+    let mut bytes = write::outcome(outcome, bytes);
     let mut flags = 0;
-    let mut payload = plain;
-    if payload.len() >= COMPRESS_FROM_BYTES {
-        let smaller = lz4_flex::block::compress_prepend_size(&payload);
-        if smaller.len() < payload.len() {
-            (flags, payload) = (FLAG_LZ4, smaller);
+    if payload(&bytes, head_at).len() >= COMPRESS_FROM_BYTES {
+        let smaller = lz4_flex::block::compress_prepend_size(payload(&bytes, head_at));
+        if smaller.len() < payload(&bytes, head_at).len() {
+            flags = FLAG_LZ4;
+            bytes.truncate(head_at + HEADER_BYTES);
+            bytes.extend_from_slice(&smaller);
         }
     }
-    let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
-    bytes.extend_from_slice(&[FORMAT_VERSION, flags]);
-    bytes.extend_from_slice(&xxh3_64(&payload).to_le_bytes());
-    bytes.extend_from_slice(&payload);
+    let sum = xxh3_64(payload(&bytes, head_at)).to_le_bytes();
+    if let Some([_version, flags_at, sum_at @ ..]) = bytes.get_mut(head_at..head_at + HEADER_BYTES)
+    {
+        *flags_at = flags;
+        sum_at.copy_from_slice(&sum);
+    }
     bytes
+}
+
+/// About how many bytes [`encode_outcome`] gives; never fewer than there are.
+#[must_use]
+pub fn outcome_size(outcome: &Outcome) -> usize {
+    HEADER_BYTES + write::outcome_size(outcome)
+}
+
+fn payload(bytes: &[u8], head_at: usize) -> &[u8] {
+    bytes.get(head_at + HEADER_BYTES..).unwrap_or_default()
 }
 
 /// Reads an outcome back.
@@ -140,6 +162,16 @@ mod tests {
             assert_eq!(decode_outcome(&bytes), Ok(kept.clone()), "{size}");
             assert_eq!(bytes, encode_outcome(&kept), "equal outcomes have equal bytes");
             assert!(size < 100_000 || bytes.len() < 1_000, "{size}: {} bytes", bytes.len());
+        }
+    }
+
+    #[test]
+    fn an_outcome_behind_other_bytes_is_the_same() {
+        for size in [0, 1, 100, COMPRESS_FROM_BYTES, 100_000] {
+            let outcome = outcome(&vec![b'x'; size]);
+            let bytes = append_outcome(&outcome, b"before".to_vec());
+            assert!(encode_outcome(&outcome).len() <= outcome_size(&outcome));
+            assert_eq!(bytes.strip_prefix(b"before"), Some(&*encode_outcome(&outcome)));
         }
     }
 

@@ -40,9 +40,16 @@ pub(super) fn write(stored: &Stored, frame: Vec<u8>) -> Vec<u8> {
     postcard::to_extend(&wire_stored(stored), frame).unwrap_or_default()
 }
 
-/// The payload of an outcome alone.
-pub(super) fn outcome(outcome: &Outcome) -> Vec<u8> {
-    postcard::to_extend(&wire_outcome(outcome), Vec::new()).unwrap_or_default()
+/// At most so many bytes has the payload of an outcome alone.
+pub(super) fn outcome_size(outcome: &Outcome) -> usize {
+    // Lengths take five bytes at most.
+    let headers = outcome.headers().iter().map(|h| h.name.len() + h.value.len() + 10);
+    headers.sum::<usize>() + outcome.body().map_or(0, <[u8]>::len) + 20
+}
+
+/// Appends the payload of an outcome alone.
+pub(super) fn outcome(outcome: &Outcome, frame: Vec<u8>) -> Vec<u8> {
+    postcard::to_extend(&wire_outcome(outcome), frame).unwrap_or_default()
 }
 
 fn wire_stored(stored: &Stored) -> WireStored<'_> {

@@ -2,11 +2,14 @@
 //!
 //! A backend implements [`Records`] and [`Maintenance`], with plain `async fn`. The engine takes
 //! any of them behind one object-safe boundary, [`DynStore`]. Timeout, retry, observation, a cache
-//! of outcomes and fault injection are decorators, never code inside a store.
+//! of outcomes and fault injection are decorators, never code inside a store. What several backends
+//! need inside is here too: [`Shards`] of records in memory, [`Lanes`] for steps that share
+//! commands.
 
 mod cached;
 mod dynamic;
 mod fault;
+mod lanes;
 mod maintenance;
 mod observe;
 mod records;
@@ -20,6 +23,7 @@ pub use cached::{
 };
 pub use dynamic::{BoxFuture, DynStore, SharedStore};
 pub use fault::{Fault, FaultPlan, Faulty};
+pub use lanes::{Caller, Carrier, LaneLimits, Lanes, Waiting, may_share};
 pub use maintenance::{
     Cursor, ListQuery, MAX_PAGE, Maintenance, Page, StateStats, Stats, Summary, SweepReport,
 };

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use justonce_core::codec::encode_outcome;
+use justonce_core::codec::{append_outcome, encode_outcome};
 use justonce_core::{
     AfterRetention, Begin, Checkpoint, Fence, OnFailure, OnLapsed, Outcome, Policy, RecordId,
 };
@@ -12,11 +12,13 @@ use super::frame::{FINGERPRINT_BYTES, PROMISE_BYTES, SUM_BYTES, TOKEN_BYTES, sum
 use crate::layout::CLASS;
 
 /// Four numbers, in bytes.
-const TERMS_BYTES: usize = 32;
+pub(crate) const TERMS_BYTES: usize = 32;
 /// The head behind its moments, in bytes: what a first claim knows beforehand.
 const TAIL_BYTES: usize = 25;
 /// What a note has besides its words and their length, in bytes: the moment and the fence.
 const NOTE_BYTES: usize = 16;
+/// The fence and a small outcome, in bytes.
+const TYPICAL_COMPLETION_BYTES: usize = 256;
 /// The name of the first note.
 const CLAIMED: &[u8] = b"claimed";
 /// The share of the state, of the one attempt and of the one note in the check sum of a head.
@@ -160,9 +162,7 @@ pub(crate) fn outcome(outcome: &Outcome) -> Vec<u8> {
 
 /// What the script of complete gets: the fence, which ends the note about it, and the outcome.
 pub(crate) fn completion(fence: Fence, outcome: &Outcome) -> Vec<u8> {
-    let mut bytes = fence.get().to_be_bytes().to_vec();
-    if *outcome != Outcome::empty() {
-        bytes.extend_from_slice(&encode_outcome(outcome));
-    }
-    bytes
+    let mut bytes = Vec::with_capacity(TYPICAL_COMPLETION_BYTES);
+    bytes.extend_from_slice(&fence.get().to_be_bytes());
+    if *outcome == Outcome::empty() { bytes } else { append_outcome(outcome, bytes) }
 }

@@ -6,5 +6,5 @@ mod encode;
 mod frame;
 
 pub(crate) use decode::{checkpoint as point, entry, entry_of, stored};
-pub(crate) use encode::{Claiming, checkpoint, completion, outcome};
+pub(crate) use encode::{Claiming, TERMS_BYTES, checkpoint, completion, outcome};
 pub(crate) use frame::SUMMARY_BYTES;
