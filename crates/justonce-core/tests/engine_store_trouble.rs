@@ -57,9 +57,10 @@ async fn a_lost_begin_is_given_back_once_the_store_is_there_again() {
     assert_eq!(world.state(&operation).await, StateName::InProgress, "it is tried further");
     pass(3 * SECOND).await;
     assert_eq!(world.state(&operation).await, StateName::Absent);
-    let so_far = world.calls.count();
-    pass(LEASE).await;
-    assert_eq!(world.calls.count(), so_far, "and then left alone");
+    let (so_far, looks) = (world.calls.count(), world.calls.of("get"));
+    pass(2 * LEASE).await;
+    assert_eq!(world.calls.of("get"), 2, "it is looked for again");
+    assert_eq!(world.calls.count() - 2, so_far - looks, "and else left alone");
 }
 
 /// The store stands still for longer than a lease, and then carries out all that was sent to it.
@@ -93,6 +94,35 @@ async fn begins_that_are_carried_out_after_the_lease_are_given_back() {
     pass(SECOND).await;
     for operation in &operations {
         assert_eq!(world.state(operation).await, StateName::Absent, "well before the lease");
+    }
+}
+
+/// A store with several connections, in which what was asked last is done first.
+#[tokio::test(start_paused = true)]
+async fn a_begin_that_is_carried_out_after_it_was_given_back_is_given_back_again() {
+    for late in [SECOND / 2, LEASE / 2 - SECOND / 2] {
+        let world = World::new();
+        let overtaken = Arc::new(Mutex::new(None));
+        let socket = Arc::clone(&overtaken);
+        let store = Erring::new(world.store.clone(), move |step| {
+            let mut overtaken = socket.lock().unwrap();
+            overtaken.is_none().then(|| {
+                *overtaken = Some(step.clone());
+                StoreError::maybe_applied(StoreErrorKind::TimedOut, "it is on its way")
+            })
+        });
+        let engine = seeded(Engine::builder(store), 3).build();
+        let operation = operation(policy(OnLapsed::Hold));
+        let ran = engine.run(&operation, async |_| panic!("it was not claimed")).await;
+        assert!(matches!(ran, Err(RunError::Store(_))));
+        breathe().await;
+        assert_eq!(world.state(&operation).await, StateName::Absent, "given back already");
+        pass(late).await;
+        let step = overtaken.lock().unwrap().clone().unwrap();
+        world.store.apply(&step).await.unwrap();
+        assert_eq!(world.state(&operation).await, StateName::InProgress);
+        pass(SECOND).await;
+        assert_eq!(world.state(&operation).await, StateName::Absent, "{late:?}");
     }
 }
 

@@ -71,33 +71,55 @@ impl Db {
 
     /// Runs a statement that gives one row.
     pub(crate) async fn one(&self, sql: &str, params: Params<'_>) -> StoreResult<Row> {
-        self.maybe_one(sql, params).await?.ok_or_else(|| rows_instead_of_one(0))
+        self.one_by(None, sql, params).await
+    }
+
+    /// Runs a statement that gives one row.
+    pub(crate) async fn one_by(
+        &self,
+        way: Option<Connection>,
+        sql: &str,
+        params: Params<'_>,
+    ) -> StoreResult<Row> {
+        let row = self.maybe_one_by(way, sql, params).await?;
+        row.ok_or_else(|| rows_instead_of_one(0))
     }
 
     /// Runs a statement that gives one row or none.
-    pub(crate) async fn maybe_one(
+    pub(crate) async fn maybe_one_by(
         &self,
+        way: Option<Connection>,
         sql: &str,
         params: Params<'_>,
     ) -> StoreResult<Option<Row>> {
-        let mut rows = self.all(sql, params).await?;
+        let mut rows = self.all_by(way, sql, params).await?;
         if rows.len() > 1 {
             return Err(rows_instead_of_one(rows.len()));
         }
         Ok(rows.pop())
     }
 
-    /// Runs a statement that may write, and gives all its rows.
-    pub(crate) async fn all(&self, sql: &str, params: Params<'_>) -> StoreResult<Vec<Row>> {
+    /// Runs a statement that may write, and gives all its rows. Whoever has a connection already
+    /// waits for nothing.
+    pub(crate) async fn all_by(
+        &self,
+        way: Option<Connection>,
+        sql: &str,
+        params: Params<'_>,
+    ) -> StoreResult<Vec<Row>> {
+        let client = match way {
+            Some(client) => client,
+            None => self.client().await?,
+        };
         let mut tries = 1;
         loop {
-            let client = self.client().await?;
             let (error, reached) = match all(&client, sql, params).await {
                 Ok(rows) => return Ok(rows),
                 Err(failed) => failed,
             };
             if spoils_connection(&error) {
                 client.end();
+                return Err(store_error(error, reached));
             }
             if tries >= TRIES || !lost_a_conflict(&error) {
                 return Err(store_error(error, reached));

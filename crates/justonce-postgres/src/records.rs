@@ -27,7 +27,7 @@ impl Records for PostgresStore {
             return Ok(answer);
         }
         // Large, and where steps go together rare.
-        Box::pin(step::apply(&self.0.db, step)).await
+        Box::pin(step::apply(&self.0.db, None, step)).await
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {

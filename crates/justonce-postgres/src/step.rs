@@ -9,6 +9,7 @@ use justonce_core::{
 use tokio_postgres::types::ToSql;
 
 use crate::begun::Begun;
+use crate::connections::Connection;
 use crate::db::{Db, Params};
 use crate::error::{damaged, is_read_only};
 use crate::numbers::{duration, fence, fence_number, moment};
@@ -16,12 +17,12 @@ use crate::promise::Promise;
 use crate::read::{self, needed};
 use crate::words::{escaped, words_of};
 
-/// Takes one step.
-pub(crate) async fn apply(db: &Db, step: &Step) -> StoreResult<Answer> {
+/// Takes one step. What may go together with others has a connection already.
+pub(crate) async fn apply(db: &Db, way: Option<Connection>, step: &Step) -> StoreResult<Answer> {
     match &step.action {
-        Action::Begin(begin) => claim(db, &step.id, begin).await,
+        Action::Begin(begin) => claim(db, way, &step.id, begin).await,
         Action::Peek(fingerprint) => peek(db, &step.id, fingerprint).await,
-        Action::Complete(fence, outcome) => complete(db, &step.id, *fence, outcome).await,
+        Action::Complete(fence, outcome) => complete(db, way, &step.id, *fence, outcome).await,
         Action::Sweep => sweep(db, &step.id).await,
         _ => write(db, step).await,
     }
@@ -35,7 +36,12 @@ pub(crate) fn print_bytes(fingerprint: &Fingerprint) -> [u8; 33] {
     bytes
 }
 
-async fn claim(db: &Db, id: &RecordId, begin: &Begin) -> StoreResult<Answer> {
+async fn claim(
+    db: &Db,
+    way: Option<Connection>,
+    id: &RecordId,
+    begin: &Begin,
+) -> StoreResult<Answer> {
     let promise = Promise::of(&begin.policy);
     let (now, print, owner_word) =
         (db.now(), print_bytes(&begin.fingerprint), escaped(begin.owner.as_str()));
@@ -67,7 +73,7 @@ async fn claim(db: &Db, id: &RecordId, begin: &Begin) -> StoreResult<Answer> {
         &point_name,
         &point_data,
     ];
-    let row = match db.one(&db.sql.claim, params).await {
+    let row = match db.one_by(way, &db.sql.claim, params).await {
         Err(error) if is_read_only(&error) => db.one(&db.sql.begin, params).await?,
         claimed => claimed?,
     };
@@ -88,11 +94,17 @@ async fn peek(db: &Db, id: &RecordId, fingerprint: &Fingerprint) -> StoreResult<
     row.try_get::<_, Begun<'_>>(0).map_err(damaged)?.answer(id)
 }
 
-async fn complete(db: &Db, id: &RecordId, fence: Fence, outcome: &Outcome) -> StoreResult<Answer> {
+async fn complete(
+    db: &Db,
+    way: Option<Connection>,
+    id: &RecordId,
+    fence: Fence,
+    outcome: &Outcome,
+) -> StoreResult<Answer> {
     let outcome = encode_outcome(outcome);
     let params = completion(db.now(), id, fence, &outcome);
     let params: [&(dyn ToSql + Sync); 4] = [&params.0, &params.1, &params.2, &params.3];
-    if db.maybe_one(&db.sql.complete, &params).await?.is_some() {
+    if db.maybe_one_by(way, &db.sql.complete, &params).await?.is_some() {
         return Ok(Answer::Applied);
     }
     // Nothing was changed: somebody else has it, or it has ended. Which one, all the rules know.

@@ -15,6 +15,7 @@ use justonce_core::{
 use tokio_postgres::Row;
 
 use crate::begun::Begun;
+use crate::connections::Connection;
 use crate::db::Db;
 use crate::error::{damaged, is_read_only};
 use crate::numbers::{duration, fence, fence_number};
@@ -44,6 +45,7 @@ pub(crate) struct Statements(pub(crate) Arc<Db>);
 impl Carrier for Statements {
     type Load = Step;
     type Answer = Option<Answer>;
+    type Way = Connection;
 
     fn joins(&self, going: &[Waiting<Self>], next: &Step) -> bool {
         // No statement touches a record twice.
@@ -51,15 +53,22 @@ impl Carrier for Statements {
             && going.iter().all(|waiting| waiting.load.id != next.id)
     }
 
-    async fn carry(&self, mut going: Vec<Waiting<Self>>) {
+    async fn way(&self) -> StoreResult<Connection> {
+        self.0.client().await
+    }
+
+    async fn carry(&self, way: StoreResult<Connection>, mut going: Vec<Waiting<Self>>) {
         let db = &*self.0;
         // Whoever takes several records takes them in one order.
         going.sort_unstable_by_key(|waiting| *waiting.load.id.as_bytes());
         let (steps, callers): (Vec<_>, Vec<_>) =
             going.into_iter().map(|waiting| (waiting.load, waiting.caller)).unzip();
-        let answers = match &*steps {
-            [step] => step::apply(db, step).await.map(|answer| vec![Some(answer)]),
-            steps => apply(db, steps).await,
+        let answers = match (way, &*steps) {
+            (Ok(way), [step]) => {
+                step::apply(db, Some(way), step).await.map(|answer| vec![Some(answer)])
+            }
+            (Ok(way), steps) => apply(db, way, steps).await,
+            (Err(error), _) => Err(error),
         };
         let answers = match answers {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
@@ -90,11 +99,11 @@ fn are_alike(one: &Action, other: &Action) -> bool {
 }
 
 /// Takes several steps that join; an answer for each, in their order.
-async fn apply(db: &Db, steps: &[Step]) -> StoreResult<Vec<Option<Answer>>> {
+async fn apply(db: &Db, way: Connection, steps: &[Step]) -> StoreResult<Vec<Option<Answer>>> {
     let begins: Option<Vec<_>> = steps.iter().map(begin_of).collect();
     match begins {
-        Some(begins) => claim(db, &begins).await,
-        None => complete(db, steps).await,
+        Some(begins) => claim(db, way, &begins).await,
+        None => complete(db, way, steps).await,
     }
 }
 
@@ -105,7 +114,11 @@ fn begin_of(step: &Step) -> Option<(&RecordId, &Begin)> {
     }
 }
 
-async fn claim(db: &Db, begins: &[(&RecordId, &Begin)]) -> StoreResult<Vec<Option<Answer>>> {
+async fn claim(
+    db: &Db,
+    way: Connection,
+    begins: &[(&RecordId, &Begin)],
+) -> StoreResult<Vec<Option<Answer>>> {
     let Some((_, first)) = begins.first() else {
         return Ok(Vec::new());
     };
@@ -119,7 +132,8 @@ async fn claim(db: &Db, begins: &[(&RecordId, &Begin)]) -> StoreResult<Vec<Optio
     let tokens: Vec<_> = begins.iter().map(|(_, begin)| begin.token.0.to_be_bytes()).collect();
     let tokens: Vec<&[u8]> = tokens.iter().map(<[u8; 16]>::as_slice).collect();
     let rows = db
-        .all(
+        .all_by(
+            Some(way),
             &db.sql.claim_together,
             &[
                 &db.now(),
@@ -158,7 +172,7 @@ fn claimed(row: &Row, id: &RecordId, promise: &Promise) -> StoreResult<Answer> {
     Ok(Answer::Claimed(Claimed { fence: fence(given)?, attempt: 1, checkpoint: None, lease }))
 }
 
-async fn complete(db: &Db, steps: &[Step]) -> StoreResult<Vec<Option<Answer>>> {
+async fn complete(db: &Db, way: Connection, steps: &[Step]) -> StoreResult<Vec<Option<Answer>>> {
     let mut ids: Vec<&[u8]> = Vec::with_capacity(steps.len());
     let mut fences = Vec::with_capacity(steps.len());
     let mut outcomes = Vec::with_capacity(steps.len());
@@ -170,7 +184,7 @@ async fn complete(db: &Db, steps: &[Step]) -> StoreResult<Vec<Option<Answer>>> {
         }
     }
     let params: crate::db::Params<'_> = &[&db.now(), &ids, &fences, &outcomes];
-    let rows = db.all(&db.sql.complete_together, params).await?;
+    let rows = db.all_by(Some(way), &db.sql.complete_together, params).await?;
     let applied = |row: Option<&Row>| row.map(|_| Answer::Applied);
     Ok(by_place(&rows, steps.len()).into_iter().map(applied).collect())
 }

@@ -108,6 +108,30 @@ impl Nodes {
         }
     }
 
+    /// A connection to the server of a bucket.
+    pub(crate) async fn live(&self, bucket: u8, lane: u8) -> StoreResult<Live> {
+        let node = self.node_of(bucket).await?;
+        match node.live(lane).await {
+            Ok(live) => Ok(live),
+            // Another server may have taken over.
+            Err(_) => {
+                self.lost(&node);
+                node.live(lane).await
+            }
+        }
+    }
+
+    /// Sends a command by one connection, and nowhere else.
+    pub(crate) async fn send_by(&self, live: &Live, command: &Cmd) -> Result<Value, Trouble> {
+        let sent = live.send(command).await;
+        if let (Err(Trouble::Demoted(_) | Trouble::Broken(_)), Place::One(node)) =
+            (&sent, &self.place)
+        {
+            self.lost(node);
+        }
+        sent
+    }
+
     /// What to do before a step is sent once more; an error if it must not be.
     async fn sent_away(
         &self,

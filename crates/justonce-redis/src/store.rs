@@ -9,6 +9,7 @@ use redis::{Cmd, Value};
 
 use crate::error::{Trouble, strange};
 use crate::layout::{Key, Layout, bucket};
+use crate::link::Live;
 use crate::nodes::{Nodes, Sent};
 use crate::open::RedisStoreBuilder;
 use crate::scripts::{Lua, Scripts};
@@ -148,6 +149,23 @@ pub(crate) async fn run_script(
         other => other,
     }
     .map_err(Trouble::into_error)
+}
+
+/// Runs a script by one connection. A server that has forgotten it gets it again.
+pub(crate) async fn run_by(
+    nodes: &Nodes,
+    live: &Live,
+    script: &Lua,
+    keys: &[Key<'_>],
+    arguments: &[&[u8]],
+) -> Result<Value, Trouble> {
+    let known = command("EVALSHA", &script.hash, keys, arguments);
+    match nodes.send_by(live, &known).await {
+        Err(Trouble::NoScript) => {
+            nodes.send_by(live, &command("EVAL", script.text, keys, arguments)).await
+        }
+        other => other,
+    }
 }
 
 fn command(name: &str, script: &str, keys: &[Key<'_>], arguments: &[&[u8]]) -> Cmd {

@@ -12,11 +12,12 @@ use justonce_core::{Action, RecordId, Step, StoreError, StoreErrorKind, StoreRes
 use redis::Value;
 
 use crate::codec::{Claiming, TERMS_BYTES, completion};
-use crate::error::strange;
+use crate::error::{Trouble, strange};
 use crate::layout::bucket;
+use crate::link::Live;
 use crate::nodes::Nodes;
 use crate::scripts::{Lua, Scripts};
-use crate::store::run_script;
+use crate::store::run_by;
 
 /// The server does nothing else while it runs a script, so not too many go together.
 const LIMITS: LaneLimits =
@@ -95,16 +96,30 @@ pub(crate) struct Commands {
 impl Carrier for Commands {
     type Load = Asked;
     type Answer = Option<Value>;
+    type Way = Live;
 
-    async fn carry(&self, going: Vec<Waiting<Self>>) {
-        let is_alone = going.len() == 1;
-        let mut shares = match self.send(&going).await {
+    async fn way(&self) -> StoreResult<Live> {
+        // Only where there is one server do steps go together: any bucket is its bucket.
+        self.nodes.live(0, self.kind as u8).await
+    }
+
+    async fn carry(&self, way: StoreResult<Live>, going: Vec<Waiting<Self>>) {
+        let (count, is_alone) = (going.len(), going.len() == 1);
+        let sent = match way {
+            Ok(live) => self.send(&live, &going).await,
+            Err(error) => Err(Trouble::Final(error)),
+        };
+        let mut shares = match sent {
             Ok(value) if is_alone => vec![Ok(Some(value))],
             Ok(value) => shares(self.kind, value),
-            // What the server refuses need not be everybody's fault. Both kinds of step may be
-            // repeated: a begin finds its own claim by its token.
-            Err(error) if !is_alone && !is_away(&error) => vec![Ok(None); going.len()],
-            Err(error) => vec![Err(error); going.len()],
+            // Nothing was done, and whoever still waits finds the server that has taken over.
+            Err(Trouble::Demoted(_)) => vec![Ok(None); count],
+            Err(trouble) => match trouble.into_error() {
+                // What the server refuses need not be everybody's fault. Both kinds of step may be
+                // repeated: a begin finds its own claim by its token.
+                error if !is_alone && !is_away(&error) => vec![Ok(None); count],
+                error => vec![Err(error); count],
+            },
         }
         .into_iter();
         for waiting in going {
@@ -115,16 +130,14 @@ impl Carrier for Commands {
 }
 
 impl Commands {
-    async fn send(&self, going: &[Waiting<Self>]) -> StoreResult<Value> {
+    async fn send(&self, live: &Live, going: &[Waiting<Self>]) -> Result<Value, Trouble> {
         let layout = &self.nodes.layout;
         let asked = || going.iter().map(|waiting| &waiting.load);
         let keys: Vec<_> = asked()
             .flat_map(|asked| [layout.record(&asked.id), layout.index(bucket(&asked.id))])
             .collect();
         let arguments: Vec<&[u8]> = asked().flat_map(Asked::arguments).collect();
-        let (lane, script) = (self.kind as u8, self.script(going.len()));
-        // Only where there is one server do steps go together: any bucket is its bucket.
-        Ok(run_script(&self.nodes, 0, lane, script, &keys, &arguments).await?.value)
+        run_by(&self.nodes, live, self.script(going.len()), &keys, &arguments).await
     }
 
     fn script(&self, count: usize) -> &Lua {

@@ -2,9 +2,12 @@
 //!
 //! Nothing was executed under such a claim, so it must not become unknown, nor keep others waiting.
 //! The begin is repeated until the store answers, and what it claimed is released.
+//!
+//! A store that takes steps by several connections may still carry the first one out after that:
+//! it is looked for again, twice, before such a claim could lapse.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -12,12 +15,17 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::builder::Inner;
+use crate::error::StoreResult;
+use crate::record::{Entry, State};
 use crate::step::{Action, Answer, Step};
 
 /// The pause after a try that failed.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How many are remembered. What is beyond is left to its lease.
 const MOST: usize = 10_000;
+/// When it is looked again whether a begin was carried out after it was given back: soon, since
+/// others wait for it, and then after half of its lease.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How many are tried at once while the store answers. While it does not, one is enough to see
 /// whether it is back.
 const AT_ONCE: usize = 32;
@@ -84,8 +92,12 @@ async fn give_all_back(inner: Arc<Inner>) {
         let mut failed = Vec::new();
         while let Some(tried) = tries.join_next().await {
             // A store that panicked is not asked again.
-            if let Ok((false, begin)) = tried {
-                failed.push(begin);
+            match tried {
+                Ok((true, begin)) => {
+                    tokio::spawn(look_again(Arc::downgrade(&inner), begin.step));
+                }
+                Ok((false, begin)) => failed.push(begin),
+                Err(_) => {}
             }
         }
         if failed.is_empty() {
@@ -113,4 +125,32 @@ async fn is_given_back(inner: &Inner, step: &Step) -> bool {
         Ok(_) => true,
         Err(error) => !error.is_passing(),
     }
+}
+
+/// Looks whether a begin was carried out after all, as long as somebody uses the engine.
+async fn look_again(inner: Weak<Inner>, step: Step) {
+    let Action::Begin(begin) = &step.action else { return };
+    let half = begin.policy.lease() / 2;
+    let soon = LOOK_AGAIN_AFTER.min(half);
+    for pause in [soon, half - soon] {
+        tokio::time::sleep(pause).await;
+        let Some(inner) = inner.upgrade() else { return };
+        // Where that cannot be seen, it is found out by giving it back once more.
+        if is_claimed_by(&inner, &step).await.unwrap_or(true) {
+            return LostBegins::give_back(&inner, step);
+        }
+    }
+}
+
+/// Whether a claim is held that this very begin has taken.
+async fn is_claimed_by(inner: &Inner, step: &Step) -> StoreResult<bool> {
+    let Action::Begin(begin) = &step.action else { return Ok(false) };
+    let stored = inner.store.get(&step.id).await?;
+    Ok(stored.is_some_and(|stored| match stored.entry {
+        Entry::Record(record) => match record.state {
+            State::InProgress(claim) => claim.token == begin.token,
+            _ => false,
+        },
+        Entry::Tombstone(_) => false,
+    }))
 }

@@ -29,6 +29,8 @@ pub trait Carrier: Send + Sync + 'static {
     type Load: Send + 'static;
     /// What its caller hears.
     type Answer: Send + 'static;
+    /// By what a command goes: a connection.
+    type Way: Send;
 
     /// Whether a step may go together with these. Any step may go alone.
     fn joins(&self, going: &[Waiting<Self>], next: &Self::Load) -> bool {
@@ -36,8 +38,16 @@ pub trait Carrier: Send + Sync + 'static {
         true
     }
 
-    /// Takes steps to the server and tells each caller. There is one at least.
-    fn carry(&self, going: Vec<Waiting<Self>>) -> impl Future<Output = ()> + Send;
+    /// A way to the server. However long that takes, nobody is taken before: whoever stops waiting
+    /// meanwhile has not asked for anything.
+    fn way(&self) -> impl Future<Output = StoreResult<Self::Way>> + Send;
+
+    /// Takes steps to the server, at once, and tells each caller. There is one at least.
+    fn carry(
+        &self,
+        way: StoreResult<Self::Way>,
+        going: Vec<Waiting<Self>>,
+    ) -> impl Future<Output = ()> + Send;
 }
 
 /// A step that waits, and who waits for it.
@@ -95,8 +105,13 @@ pub struct LaneLimits {
 /// impl Carrier for Doubling {
 ///     type Load = u32;
 ///     type Answer = u32;
+///     type Way = ();
 ///
-///     async fn carry(&self, going: Vec<Waiting<Self>>) {
+///     async fn way(&self) -> StoreResult<()> {
+///         Ok(())
+///     }
+///
+///     async fn carry(&self, _: StoreResult<()>, going: Vec<Waiting<Self>>) {
 ///         for Waiting { load, caller } in going {
 ///             caller.tell(Ok(2 * load));
 ///         }
@@ -175,7 +190,15 @@ impl<C: Carrier> Lanes<C> {
         opened
     }
 
-    /// Those who go next. Without any, the lane is free.
+    /// Frees the lane if nobody waits.
+    fn close(&self) -> bool {
+        let mut queue = self.queue();
+        let closed = queue.waiting.is_empty();
+        queue.busy -= usize::from(closed);
+        closed
+    }
+
+    /// Those who go next.
     fn next(&self) -> Vec<Waiting<C>> {
         let mut queue = self.queue();
         let (mut going, mut left) = (Vec::new(), Vec::new());
@@ -190,12 +213,17 @@ impl<C: Carrier> Lanes<C> {
             if goes { going.push(waiting) } else { left.push(waiting) }
         }
         left.into_iter().rev().for_each(|waiting| queue.waiting.push_front(waiting));
-        if going.is_empty() {
-            queue.busy -= 1;
-        } else {
-            queue.last = going.len();
-        }
+        queue.last = going.len();
         going
+    }
+
+    /// Takes those who wait as soon as there is a way.
+    async fn carry(&self) {
+        let way = self.carrier.way().await;
+        let going = self.next();
+        if !going.is_empty() {
+            self.carrier.carry(way, going).await;
+        }
     }
 
     /// Serves those who wait, in a lane that was taken.
@@ -233,12 +261,11 @@ impl<C: Carrier> Serving<C> {
         loop {
             // Whoever was woken together with the last one is about to ask as well.
             tokio::task::yield_now().await;
-            let going = self.lanes.next();
-            if going.is_empty() {
+            if self.lanes.close() {
                 self.done = true;
                 return;
             }
-            let mut carried = pin!(self.lanes.carrier.carry(going));
+            let mut carried = pin!(self.lanes.carry());
             while timeout(self.lanes.limits.patience, &mut carried).await.is_err() {
                 if self.lanes.open() {
                     self.lanes.serve();
@@ -261,192 +288,4 @@ impl<C: Carrier> Drop for Serving<C> {
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::sync::Semaphore;
-    use tokio::task::JoinHandle;
-    use tokio::time::{Instant, sleep};
-
-    use super::*;
-    use crate::error::Effect;
-
-    const PATIENCE: Duration = Duration::from_millis(5);
-
-    /// A server that halves numbers, and lets a command through when it is told to.
-    struct Server {
-        carried: Mutex<Vec<Vec<u32>>>,
-        gate: Semaphore,
-    }
-
-    impl Carrier for Server {
-        type Load = u32;
-        type Answer = u32;
-
-        /// No odd number goes with an even one.
-        fn joins(&self, going: &[Waiting<Self>], next: &u32) -> bool {
-            going.first().is_none_or(|first| first.load % 2 == next % 2)
-        }
-
-        async fn carry(&self, going: Vec<Waiting<Self>>) {
-            let loads: Vec<_> = going.iter().map(|waiting| waiting.load).collect();
-            assert!(!loads.contains(&13), "thirteen");
-            self.carried.lock().unwrap().push(loads);
-            self.gate.acquire().await.unwrap().forget();
-            going.into_iter().for_each(|Waiting { load, caller }| caller.tell(Ok(load / 2)));
-        }
-    }
-
-    fn lanes(alone: usize, at_most: usize, together: usize) -> Arc<Lanes<Server>> {
-        let server = Server { carried: Mutex::default(), gate: Semaphore::new(0) };
-        Lanes::new(server, LaneLimits { alone, at_most, together, patience: PATIENCE })
-    }
-
-    impl Lanes<Server> {
-        fn ask(self: &Arc<Self>, load: u32) -> JoinHandle<StoreResult<u32>> {
-            let lanes = Arc::clone(self);
-            tokio::spawn(async move { lanes.apply(load).await })
-        }
-
-        fn let_through(&self, commands: usize) {
-            self.carrier.gate.add_permits(commands);
-        }
-
-        fn carried(&self) -> Vec<Vec<u32>> {
-            self.carrier.carried.lock().unwrap().clone()
-        }
-    }
-
-    /// Lets all others go as far as they can, in no time.
-    async fn settle() {
-        for _ in 0..20 {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    #[test]
-    fn neither_a_large_body_nor_large_headers_go_with_others() {
-        let with = |body: usize, header: usize| {
-            let builder = Outcome::builder().header("x", vec![b'x'; header]);
-            builder.body(vec![b'x'; body]).build().unwrap()
-        };
-        assert!(may_share(&Outcome::empty()) && may_share(&with(8_000, 8_000)));
-        assert!(!may_share(&with(17_000, 0)) && !may_share(&with(0, 17_000)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_goes_at_once_and_those_who_come_meanwhile_go_together() {
-        let lanes = lanes(1, 8, 3);
-        let first = lanes.ask(2);
-        settle().await;
-        let others = [4, 6].map(|load| lanes.ask(load));
-        settle().await;
-        assert_eq!(lanes.carried(), [[2]]);
-        lanes.let_through(2);
-        assert_eq!(first.await.unwrap().unwrap(), 1);
-        for (other, half) in others.into_iter().zip([2, 3]) {
-            assert_eq!(other.await.unwrap().unwrap(), half);
-        }
-        assert_eq!(lanes.carried(), [vec![2], vec![4, 6]]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_few_go_beside_each_other_until_steps_go_together() {
-        let lanes = lanes(2, 8, 64);
-        let mut asked = vec![lanes.ask(2)];
-        settle().await;
-        asked.push(lanes.ask(4));
-        settle().await;
-        asked.extend([6, 8].map(|load| lanes.ask(load)));
-        settle().await;
-        assert_eq!(lanes.carried(), [[2], [4]]);
-        lanes.let_through(2);
-        settle().await;
-        assert_eq!(lanes.carried(), [vec![2], vec![4], vec![6, 8]]);
-        // One way is free, but the last ones went together.
-        asked.push(lanes.ask(10));
-        settle().await;
-        assert_eq!(lanes.carried().len(), 3);
-        lanes.let_through(2);
-        for asked in asked {
-            asked.await.unwrap().unwrap();
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn as_many_as_go_together_do_not_wait() {
-        let lanes = lanes(1, 2, 3);
-        let asked: Vec<_> = (0..8).map(|load| lanes.ask(2 * load)).collect();
-        settle().await;
-        assert_eq!(lanes.carried(), [[0, 2, 4], [6, 8, 10]]);
-        lanes.let_through(3);
-        for (load, asked) in (0..).zip(asked) {
-            assert_eq!(asked.await.unwrap().unwrap(), load);
-        }
-        assert_eq!(lanes.carried().last().unwrap(), &[12, 14]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whoever_has_waited_long_enough_goes_beside_a_command_that_hangs() {
-        let lanes = lanes(1, 2, 64);
-        let first = lanes.ask(2);
-        settle().await;
-        let (second, began) = (lanes.ask(4), Instant::now());
-        while lanes.carried().len() < 2 {
-            sleep(Duration::from_millis(1)).await; // tidy: allow-sleep: the clock stands still
-        }
-        let waited = began.elapsed();
-        assert!((PATIENCE..3 * PATIENCE).contains(&waited), "{waited:?}");
-        // No more than two hang.
-        let third = lanes.ask(6);
-        sleep(10 * PATIENCE).await; // tidy: allow-sleep: the clock stands still
-        assert_eq!(lanes.carried().len(), 2);
-        lanes.let_through(3);
-        for asked in [first, second, third] {
-            asked.await.unwrap().unwrap();
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn what_does_not_join_goes_next_and_nobody_is_overtaken_for_ever() {
-        let lanes = lanes(1, 1, 2);
-        let first = lanes.ask(2);
-        settle().await;
-        let others: Vec<_> = [4, 5, 6, 7].into_iter().map(|load| lanes.ask(load)).collect();
-        settle().await;
-        lanes.let_through(3);
-        first.await.unwrap().unwrap();
-        for other in others {
-            other.await.unwrap().unwrap();
-        }
-        assert_eq!(lanes.carried(), [vec![2], vec![4, 6], vec![5, 7]]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_step_whose_caller_has_gone_is_not_taken() {
-        let lanes = lanes(1, 1, 64);
-        let first = lanes.ask(2);
-        settle().await;
-        let (gone, stays) = (lanes.ask(4), lanes.ask(6));
-        settle().await;
-        gone.abort();
-        settle().await;
-        lanes.let_through(2);
-        assert_eq!(first.await.unwrap().unwrap(), 1);
-        assert_eq!(stays.await.unwrap().unwrap(), 3);
-        assert_eq!(lanes.carried(), [[2], [6]]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn whoever_waits_behind_a_panic_is_told_and_the_next_one_is_served() {
-        let lanes = lanes(1, 1, 64);
-        let unlucky = [12, 13].map(|load| lanes.ask(load));
-        settle().await;
-        lanes.let_through(1);
-        let [even, odd] = unlucky;
-        assert_eq!(even.await.unwrap().unwrap(), 6);
-        let error = odd.await.unwrap().unwrap_err();
-        assert_eq!(error.kind(), StoreErrorKind::Stopped);
-        assert_eq!(error.effect(), Effect::MayHaveBeenApplied);
-        lanes.let_through(1);
-        assert_eq!(lanes.apply(4).await.unwrap(), 2);
-    }
-}
+mod tests;

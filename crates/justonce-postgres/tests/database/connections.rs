@@ -1,6 +1,7 @@
 //! A server that takes few connections.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use justonce_core::store::{Maintenance, Records};
 use justonce_core::{Answer, StoreErrorKind};
@@ -8,7 +9,10 @@ use justonce_postgres::PostgresStore;
 use justonce_testkit::servers::{PostgresOptions, PostgresServer};
 use tokio::time::timeout;
 
-use crate::stage::{PROMPTLY, begin, rerun};
+use crate::stage::{PROMPTLY, Stage, begin, hold, rerun};
+
+/// Longer than any step waits for another.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A server with so many connections, none of them reserved.
 fn narrow(connections: u32) -> PostgresServer {
@@ -61,4 +65,37 @@ async fn a_server_that_takes_none_is_said_to_at_once_and_found_again() {
         }
     };
     timeout(PROMPTLY, found).await.unwrap();
+}
+
+/// Nobody knows of a claim that is taken for a caller who has gone, and given back it already was.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waited_for_a_connection_is_not_sent_once_its_caller_has_gone() {
+    let stage = Stage::new().await;
+    let store = PostgresStore::builder(stage.server.url()).connections(1).open().await.unwrap();
+    let (client, connection) =
+        tokio_postgres::connect(&stage.server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("BEGIN; LOCK TABLE justonce.records IN EXCLUSIVE MODE").await.unwrap();
+    let ask = |name: &str| {
+        let (store, step) = (store.clone(), begin(&hold(name)));
+        tokio::spawn(async move { store.apply(&step).await })
+    };
+    let first = ask("first");
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    while stage.psql(waits) == "0" {}
+    let gone = [ask("gone"), ask("gone-too")];
+    // Long enough for each to be about to be sent.
+    tokio::time::sleep(PATIENCE).await; // tidy: allow-sleep: nobody can see who waits in a client
+    gone.iter().for_each(tokio::task::JoinHandle::abort);
+    for gone in gone {
+        assert!(gone.await.unwrap_err().is_cancelled());
+    }
+    client.batch_execute("COMMIT").await.unwrap();
+    for asked in [first, ask("last")] {
+        let answer = timeout(PROMPTLY, asked).await.unwrap().unwrap();
+        assert!(matches!(answer, Ok(Answer::Claimed(_))), "{answer:?}");
+    }
+    for gone in ["gone", "gone-too"] {
+        assert_eq!(store.get(&hold(gone).id()).await.unwrap(), None, "{gone}");
+    }
 }

@@ -92,6 +92,24 @@ async fn a_repeated_begin_whose_reply_was_lost_gets_its_claim() {
     assert!(matches!(&answer, Answer::Claimed(again) if again.fence == first.fence), "{answer:?}");
 }
 
+/// Nobody knows of a claim that is taken for a caller who has gone.
+#[tokio::test]
+async fn what_waited_for_a_connection_is_not_sent_once_its_caller_has_gone() {
+    let server = RedisServer::start_with(&DURABLE).unwrap();
+    let store = RedisStore::builder(server.url()).open().await.unwrap();
+    server.kill();
+    assert_passing(&begin(&store, &plain("away")).await.unwrap_err());
+    server.restart().unwrap();
+    server.pause().unwrap();
+    let gone = plain("gone");
+    let impatient = tokio::time::timeout(Duration::from_millis(300), begin(&store, &gone)).await;
+    assert!(impatient.is_err(), "{impatient:?}");
+    server.resume().unwrap();
+    let last = plain("last");
+    until_ok(|| begin(&store, &last)).await;
+    assert_eq!(store.get(&gone.id()).await.unwrap(), None);
+}
+
 /// The server stands still longer than a lease. When it goes on, the steps that waited in its
 /// socket are taken at its time: the lease is over.
 #[tokio::test]
