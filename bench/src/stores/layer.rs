@@ -30,27 +30,27 @@ pub(super) fn measure(
     };
     let (plain, near) = (ours(&[])?, ours(&["--near"])?);
     let peer = Process::announced(Command::new(peer).arg(server.url()))?;
+    let [ours, theirs] = in_turn(args, directory, Load::FirstTime, [&plain.url, &peer.url])?;
+    add(report, "layer with Redis: first-time to `idempotent`", ours, theirs, 1.2);
     let urls = [&plain.url, &near.url, &peer.url];
-    let first = in_turn(args, directory, Load::FirstTime, urls)?;
-    add(report, "layer with Redis: first-time to `idempotent`", first[0], first[2], 1.2);
-    let again = in_turn(args, directory, Load::Duplicates, urls)?;
-    add(report, "layer with Redis: duplicates to `idempotent`", again[0], again[2], 1.0);
+    let [ours, cached, theirs] = in_turn(args, directory, Load::Duplicates, urls)?;
+    add(report, "layer with Redis: duplicates to `idempotent`", ours, theirs, 1.0);
     let what = "layer with Redis and the near cache: duplicates to `idempotent`";
-    add(report, what, again[1], again[2], 1.5);
+    add(report, what, cached, theirs, 1.5);
     Ok(())
 }
 
-/// The median rates of three servers under one load. In a round they are loaded in slices of a
+/// The median rates of some servers under one load. In a round they are loaded in slices of a
 /// second in turn, every other time backwards, so that all meet the same moods of the machine.
-fn in_turn(
+fn in_turn<const SERVERS: usize>(
     args: &StoresArgs,
     directory: &Path,
     what: Load,
-    urls: [&String; 3],
-) -> Result<[f64; 3]> {
-    let mut rates: [Vec<f64>; 3] = Default::default();
+    urls: [&String; SERVERS],
+) -> Result<[f64; SERVERS]> {
+    let mut rates = [const { Vec::new() }; SERVERS];
     for round in 0..args.rounds {
-        let mut sums = [0.0; 3];
+        let mut sums = [0.0; SERVERS];
         for slice in 0..args.seconds {
             let mut turn: Vec<_> = urls.into_iter().zip(&mut sums).enumerate().collect();
             if slice % 2 == 1 {

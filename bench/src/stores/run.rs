@@ -61,14 +61,14 @@ pub(crate) fn run(args: &StoresArgs) -> Result<ExitCode> {
     println!("{}", describe());
     let directory = tempfile::tempdir()?;
     let mut report = Report::default();
-    let server = RedisServer::start_with(&["--save", "", "--appendonly", "no"])?;
+    // Each part has a server of its own: what one leaves behind must not weigh on the next.
+    let redis_server = || RedisServer::start_with(&["--save", "", "--appendonly", "no"]);
     if args.wants(Part::Redis) {
-        redis::measure(args, &server, &mut report)?;
+        redis::measure(args, &redis_server()?, &mut report)?;
     }
     if args.wants(Part::Layer) {
-        layer::measure(args, &server, directory.path(), &mut report)?;
+        layer::measure(args, &redis_server()?, directory.path(), &mut report)?;
     }
-    drop(server);
     if args.wants(Part::Postgres) {
         let options = PostgresOptions { fsync: true, ..PostgresOptions::default() };
         postgres::measure(args, &PostgresServer::start(options)?, directory.path(), &mut report)?;

@@ -1,6 +1,9 @@
 -- Several begins at once, none of the same record and all under the same promise. As `claim.sql`, in
 -- the order in which they come: whoever takes several records takes them in one order, or two could
 -- wait for each other.
+--
+-- Under `rerun` nothing but first claims is written, for a crash may forget those and nothing else:
+-- whatever is not new, and could be claimed, is left alone.
 WITH asked AS MATERIALIZED (
     SELECT * FROM unnest($2::bytea[], $3::bytea[], $4::text[], $5::text[], $6::bytea[])
         WITH ORDINALITY AS asked (id, fingerprint, scope, key, token, place)
@@ -28,6 +31,7 @@ WITH asked AS MATERIALIZED (
 )
 SELECT asked.place, claimed.fence,
        CASE WHEN claimed.fence IS NULL THEN @schema@.begin_2(
-           $1, asked.id, asked.fingerprint, true, asked.scope, asked.key, $7, $8, asked.token, NULL,
-           $9, $10, $11, $12, $13, $14, $15, $16, $17, NULL, NULL) END AS begun
+           $1, asked.id, asked.fingerprint, $11 <> 'rerun', asked.scope, asked.key, $7, $8,
+           asked.token, NULL, $9, $10, $11, $12, $13, $14, $15, $16, $17, NULL, NULL) END AS begun,
+       (SELECT set_config('synchronous_commit', 'off', true) WHERE $11 = 'rerun')
 FROM asked LEFT JOIN claimed ON claimed.id = asked.id

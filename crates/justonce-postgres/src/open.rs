@@ -47,6 +47,8 @@ pub(crate) struct Inner {
     pub(crate) listener: Listener,
     pub(crate) committed: Committed,
     pub(crate) claims: Arc<Lanes<Statements>>,
+    /// Claims under `rerun`, which wait for no disk, nor for others that do.
+    pub(crate) reruns: Arc<Lanes<Statements>>,
     pub(crate) completions: Arc<Lanes<Statements>>,
 }
 
@@ -139,12 +141,13 @@ impl PostgresBuilder {
         let db = Db::new(&config, schema, self.connections, self.transactions, self.clock)?;
         let db = Arc::new(db);
         let lanes = || Lanes::new(Statements(Arc::clone(&db)), together::LIMITS);
-        let (claims, completions) = (lanes(), lanes());
+        let (claims, reruns, completions) = (lanes(), lanes(), lanes());
         Ok(PostgresStore(Arc::new(Inner {
             db,
             listener,
             committed: Committed::default(),
             claims,
+            reruns,
             completions,
         })))
     }

@@ -6,7 +6,7 @@ use justonce_core::{Action, Answer, Fence, RecordId, Step, StoreResult};
 use crate::error::damaged;
 use crate::numbers::fence_number;
 use crate::open::PostgresStore;
-use crate::together::may_join;
+use crate::together::{is_forgettable, may_join};
 use crate::{read, step};
 
 impl Records for PostgresStore {
@@ -17,7 +17,9 @@ impl Records for PostgresStore {
             return Ok(Answer::Applied);
         }
         let together = match &step.action {
-            Action::Begin(begin) if may_join(begin) => Some(&self.0.claims),
+            Action::Begin(begin) if !may_join(begin) => None,
+            Action::Begin(begin) if is_forgettable(begin) => Some(&self.0.reruns),
+            Action::Begin(_) => Some(&self.0.claims),
             Action::Complete(_, outcome) if may_share(outcome) => Some(&self.0.completions),
             _ => None,
         };

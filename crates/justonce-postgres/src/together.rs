@@ -9,8 +9,8 @@ use std::time::Duration;
 use justonce_core::codec::encode_outcome;
 use justonce_core::store::{Carrier, LaneLimits, Waiting};
 use justonce_core::{
-    Action, Answer, Begin, Claimed, Effect, OnLapsed, RecordId, Step, StoreError, StoreErrorKind,
-    StoreResult,
+    Action, Answer, Begin, Claimed, Effect, Existing, OnLapsed, RecordId, Step, StoreError,
+    StoreErrorKind, StoreResult,
 };
 use tokio_postgres::Row;
 
@@ -29,12 +29,14 @@ use crate::words::escaped;
 pub(crate) const LIMITS: LaneLimits =
     LaneLimits { alone: 2, at_most: 8, together: 64, patience: Duration::from_millis(5) };
 
-/// Whether a begin may go together with others. Claims under `rerun` do not wait for the disk, and
-/// must not be made to.
+/// Whether a begin may go together with others.
 pub(crate) fn may_join(begin: &Begin) -> bool {
-    begin.policy.on_lapsed() != OnLapsed::Rerun
-        && begin.checkpoint.is_none()
-        && begin.late_from().is_none()
+    begin.checkpoint.is_none() && begin.late_from().is_none()
+}
+
+/// Whether a claim need not wait for the disk, nor for others that do.
+pub(crate) fn is_forgettable(begin: &Begin) -> bool {
+    begin.policy.on_lapsed() == OnLapsed::Rerun
 }
 
 /// Takes steps of one kind to the server. A step that gets no answer was not applied, or may be
@@ -158,10 +160,16 @@ async fn claim(
         .await?;
     let rows = by_place(&rows, begins.len()).into_iter();
     // A begin that is repeated finds its own claim by its token.
-    let answer = |((id, _), row): (&(&RecordId, &Begin), Option<&Row>)| {
-        row.and_then(|row| claimed(row, id, &promise).ok())
+    let answer = |((id, begin), row): (&(&RecordId, &Begin), Option<&Row>)| {
+        let answer = row.and_then(|row| claimed(row, id, &promise).ok());
+        answer.filter(|answer| !(is_forgettable(begin) && is_to_be_written(answer)))
     };
     Ok(begins.iter().zip(rows).map(answer).collect())
+}
+
+/// Whether more than a first claim may have to be written, which a crash must not forget.
+const fn is_to_be_written(answer: &Answer) -> bool {
+    matches!(answer, Answer::Claimable | Answer::Existing(Existing::Unknown(_)))
 }
 
 fn claimed(row: &Row, id: &RecordId, promise: &Promise) -> StoreResult<Answer> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use justonce_core::store::{Maintenance, Records};
-use justonce_core::{Answer, StoreErrorKind};
+use justonce_core::{Answer, Checkpoint, StoreErrorKind};
 use justonce_postgres::PostgresStore;
 use justonce_testkit::servers::{PostgresOptions, PostgresServer};
 use tokio::time::timeout;
@@ -29,7 +29,10 @@ async fn those_that_there_are_suffice_where_the_server_takes_no_more() {
     let store = Arc::new(store);
     let tasks: Vec<_> = (0..200)
         .map(|at| {
-            let (store, step) = (Arc::clone(&store), begin(&rerun(&format!("{at}"))));
+            // With a checkpoint each goes alone.
+            let point = Checkpoint::new("asked", "what").unwrap();
+            let operation = rerun(&format!("{at}")).starting_from(point);
+            let (store, step) = (Arc::clone(&store), begin(&operation));
             tokio::spawn(async move { store.apply(&step).await })
         })
         .collect();

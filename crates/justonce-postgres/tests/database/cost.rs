@@ -1,10 +1,14 @@
 //! How many statements and how many syncs an operation costs.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use justonce_core::store::Records;
-use justonce_core::{Engine, Operation, Outcome, Ran};
+use justonce_core::{Answer, Engine, OnLapsed, Operation, Outcome, Ran};
 use justonce_testkit::servers::PostgresOptions;
 
-use crate::stage::{Stage, begin, hold, open, rerun};
+use crate::stage::{Stage, begin, hold, open, operation, rerun};
+use crate::together::at_once;
 
 const COUNT: &str = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
                      WHERE query NOT LIKE '%pg_stat_statements%'";
@@ -74,6 +78,36 @@ async fn only_what_the_promise_needs_waits_for_the_disk() {
     assert_eq!(stage.psql(ON_DISK), "t", "an outcome was not on disk");
     stage.claim(&hold("b")).await;
     assert_eq!(stage.psql(ON_DISK), "t", "a claim under hold was not on disk");
+}
+
+/// A takeover is more than a first claim: the attempts before must not be forgotten.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_under_rerun_that_go_together_wait_for_the_disk_only_to_take_over() {
+    let stage = Stage::with(lazy()).await;
+    let store = Arc::new(stage.store.clone());
+    let short = |at| operation(&format!("short-{at}"), OnLapsed::Rerun, Duration::from_millis(10));
+    let steps = |named: &dyn Fn(u32) -> Operation| {
+        let steps = (0..40).map(|at| (Arc::clone(&store), begin(&named(at))));
+        steps.collect::<Vec<_>>()
+    };
+    stage.psql("CHECKPOINT");
+    for round in 0..3 {
+        for answer in at_once(steps(&|at| rerun(&format!("{round}-{at}")))).await {
+            assert!(matches!(answer.unwrap(), Answer::Claimed(_)));
+        }
+        assert_eq!(stage.psql(ON_DISK), "f", "first claims waited for the disk");
+    }
+    for attempt in 1..4 {
+        for answer in at_once(steps(&short)).await {
+            let answer = answer.unwrap();
+            let Answer::Claimed(claimed) = answer else { panic!("{answer:?}") };
+            assert_eq!(claimed.attempt, attempt);
+        }
+        assert_eq!(stage.psql(ON_DISK), if attempt == 1 { "f" } else { "t" }, "{attempt}");
+        let held = "SELECT count(*) FROM justonce.records \
+                    WHERE key LIKE '%short%' AND lease_until > justonce.millis_1()";
+        while stage.psql(held) != "0" {}
+    }
 }
 
 #[tokio::test]

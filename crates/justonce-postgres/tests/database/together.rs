@@ -13,13 +13,13 @@ use justonce_postgres::PostgresStore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::stage::{PROMPTLY, Stage, begin, complete, hold, open, operation};
+use crate::stage::{PROMPTLY, Stage, begin, complete, hold, open, operation, rerun};
 
 const CALLS: &str = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
                      WHERE query NOT LIKE '%pg_stat_%'";
 
 /// Takes all these steps at once; the answers in their order.
-async fn at_once(
+pub(crate) async fn at_once(
     steps: impl IntoIterator<Item = (Arc<PostgresStore>, Step)>,
 ) -> Vec<StoreResult<Answer>> {
     let take = |(store, step): (Arc<PostgresStore>, Step)| -> JoinHandle<_> {
@@ -39,10 +39,14 @@ async fn each_key_is_claimed_once_and_every_caller_gets_its_own_answer() {
     let stage = Stage::new().await;
     stage.psql("CREATE EXTENSION pg_stat_statements");
     let stores = [Arc::new(stage.store.clone()), Arc::new(open(&stage.server).await)];
+    // Nothing is shared before each connection has made sure that no fences were forgotten.
+    let first = (0..20).map(|at| (Arc::clone(&stores[at % 2]), begin(&rerun(&format!("w-{at}")))));
+    at_once(first.collect::<Vec<_>>()).await;
     let mut steps = 0_u32;
     stage.psql("SELECT pg_stat_statements_reset()");
-    for round in 0..5 {
-        let operations: Vec<_> = (0..KEYS).map(|key| hold(&format!("{round}-{key}"))).collect();
+    for round in 0..6 {
+        let named = if round % 2 == 0 { hold } else { rerun };
+        let operations: Vec<_> = (0..KEYS).map(|key| named(&format!("{round}-{key}"))).collect();
         // Each key three times in either process.
         let asked: Vec<_> = (0..6 * KEYS).map(|at| (at % 2, (at / 2) % KEYS)).collect();
         let begins = asked
