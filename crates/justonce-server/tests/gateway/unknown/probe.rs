@@ -103,14 +103,14 @@ fn whatever_is_unclear_is_asked_again() {
     assert!(stage.resolutions(&heard).is_empty());
     connection.answer("200 OK", &[("connection", "close")], br#"{"status":"paid"}"#);
     until("the replay", || stage.pay("k"), |answer| answer.status() == 201);
-    let metrics = stage.get("/metrics").text();
-    for line in [
+    // Counted once it is resolved, so perhaps a moment after the first replay.
+    let lines = [
         r#"idempotency_probes_total{route="payments",result="completed"} 1"#,
         r#"idempotency_resolutions_total{by="probe",result="completed"} 1"#,
         r#"idempotency_resolutions_total{by="operator",result="completed"} 0"#,
-    ] {
-        assert!(metrics.contains(line), "{line} is missing in\n{metrics}");
-    }
+    ];
+    let counted = |metrics: &String| lines.iter().all(|line| metrics.contains(line));
+    until("the counters", || stage.get("/metrics").text(), counted);
 }
 
 #[test]
