@@ -2,14 +2,15 @@
 //!
 //! As many as are allowed, made when they are needed. A server that takes no more of them, since
 //! others have them, is no reason to fail while there are some: then one of those is waited for.
+//! Those that are not needed for a while are given up, so that others can have them.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Client, ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError,
-    RecyclingMethod, Runtime,
+    Client, ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolConfig,
+    PoolError, QueueMode, RecyclingMethod, Runtime,
 };
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -26,12 +27,17 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// When a server that took no more connections is asked for one again.
 const GROW_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// A connection that nobody needed for so long is given up: another process may have none.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// Connections of one kind.
 pub(crate) struct Connections {
     pool: Pool,
     /// A place for each connection that may be used at once.
     places: Arc<Semaphore>,
     most: usize,
+    /// When it was last looked for those that nobody needs.
+    looked: Mutex<Instant>,
 }
 
 /// A connection in use. It goes back before its place is free.
@@ -52,8 +58,10 @@ impl Connections {
             let first = Arc::clone(&first);
             Box::pin(async move { client.batch_execute(&first).await.map_err(HookError::Backend) })
         });
+        // Those that were used last are used first: the others are seen to be too many.
+        let config = PoolConfig { queue_mode: QueueMode::Lifo, ..PoolConfig::new(most) };
         let pool = Pool::builder(manager)
-            .max_size(most)
+            .config(config)
             .runtime(Runtime::Tokio1)
             .create_timeout(Some(CONNECT_TIMEOUT))
             .post_create(session)
@@ -62,11 +70,13 @@ impl Connections {
             let message = format!("no connections can be kept: {error}");
             StoreError::not_applied(StoreErrorKind::Unavailable, message)
         })?;
-        Ok(Self { pool, places: Arc::new(Semaphore::new(most)), most })
+        let looked = Mutex::new(Instant::now());
+        Ok(Self { pool, places: Arc::new(Semaphore::new(most)), most, looked })
     }
 
     /// A connection, as soon as one is free.
     pub(crate) async fn get(&self) -> StoreResult<Connection> {
+        self.give_up_idle();
         let mut until = None;
         loop {
             let place = self.place(&mut until).await?;
@@ -75,6 +85,16 @@ impl Connections {
                 Err(error) if takes_no_more(&error) && self.has_others() => self.shrink(place),
                 Err(error) => return Err(no_connection(error)),
             }
+        }
+    }
+
+    /// Ends connections that nobody needed for a while. There is always somebody who comes and
+    /// sees to it: lapsed claims are looked for again and again.
+    fn give_up_idle(&self) {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.elapsed() >= IDLE / 2 {
+            *looked = Instant::now();
+            self.pool.retain(|_, metrics| metrics.last_used() < IDLE);
         }
     }
 

@@ -102,3 +102,36 @@ async fn what_waited_for_a_connection_is_not_sent_once_its_caller_has_gone() {
         assert_eq!(store.get(&hold(gone).id()).await.unwrap(), None, "{gone}");
     }
 }
+
+/// Another process may have none.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_nobody_needs_are_given_up() {
+    let stage = Stage::new().await;
+    let store = PostgresStore::builder(stage.server.url()).connections(8).open().await.unwrap();
+    let (client, connection) =
+        tokio_postgres::connect(&stage.server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("BEGIN; LOCK TABLE justonce.records IN EXCLUSIVE MODE").await.unwrap();
+    // With a checkpoint each goes alone, and all wait for the lock.
+    let tasks = (0..8).map(|at| {
+        let point = Checkpoint::new("asked", "what").unwrap();
+        let step = begin(&hold(&format!("{at}")).starting_from(point));
+        let store = store.clone();
+        tokio::spawn(async move { store.apply(&step).await })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    let ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'justonce'";
+    let count = || stage.psql(ours).parse::<u32>().unwrap();
+    while count() < 8 {}
+    client.batch_execute("COMMIT").await.unwrap();
+    for task in tasks {
+        assert!(matches!(task.await.unwrap(), Ok(Answer::Claimed(_))));
+    }
+    let given_up = async {
+        while count() > 2 {
+            store.ready().await.unwrap();
+        }
+    };
+    timeout(2 * PROMPTLY, given_up).await.unwrap();
+    assert!(count() > 0, "the one that is needed stays");
+}

@@ -28,9 +28,6 @@ async fn all_connections_are_ended_again_and_again() {
     stage.all_done_once().await;
 }
 
-/// Two gateways want seven each, with the one they listen by. Nine are there: none is without any.
-const SOME: &str = "[postgres]\nconnections = 6";
-
 /// Fewer connections than the gateways want, and for a while none at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_are_no_connections_left() {
@@ -40,7 +37,7 @@ async fn there_are_no_connections_left() {
     // Some connections are kept for the superuser, who must get in here.
     order("CREATE ROLE gateway LOGIN");
     order("GRANT CREATE ON DATABASE postgres TO gateway");
-    let stage = Stage::new(&server.url().replace("postgres@", "gateway@"), 2, SOME).await;
+    let stage = Stage::new(&server.url().replace("postgres@", "gateway@"), 3, "").await;
     let load = stage.load();
     stage.works(WORK).await;
     order("ALTER ROLE gateway CONNECTION LIMIT 0");
