@@ -1,9 +1,9 @@
 -- begin: claims an operation that is absent, free or lapsed.
 --
--- KEYS  record, index
+-- KEYS  record, index, the last fence
 -- ARGV  what the fast path reckons with (class, lease, sum, from when it is late), the record from
---       the number of its checkpoint to the words of its first note, and, where there are any, the
---       first checkpoint, confirm, moment
+--       the number of its checkpoint to its subject, and, where there are any, the first
+--       checkpoint, confirm, moment
 -- gives 'late' | fence | {fence, attempt, checkpoint} | {fence, since, reason, 'held'}
 --       | {moment, record}
 local print_asked = string.sub(ARGV[2], 26, 58)
@@ -22,10 +22,10 @@ local function claim_again(r)
   r.claim_bytes, r.also = #claim, now
   r.on_lapsed, r.on_failure, r.max_attempts, r.lease = struct.unpack('>BBI4I8', claim)
   r.till = now + r.lease
-  r.fence = granted(KEYS[1], KEYS[2], micros, r.fence, score(r))
-  -- Behind the promise, the token and the check sum lies the name of the owner.
-  note(r, own_fence(r), 'taken_over', string.sub(claim, 79))
-  store(r, false)
+  r.fence = math.max(next_fence(redis.call('GET', KEYS[3]), micros), r.fence + 1)
+  note(r, own_fence(r), 'taken_over', string.sub(claim, OWNER_AT - PROMISE_AT + 1))
+  store(r, true)
+  redis.call('SET', KEYS[3], string.format('%d', r.fence))
   if waited == 1 then
     wake({ fence = before })
   end

@@ -1,36 +1,42 @@
 -- begin_together: several begins, as far as they go by the fast paths of begin. What does not is left
 -- alone and goes alone.
 --
--- KEYS  record, index of each
--- ARGV  what the fast path reckons with, the record from the number of its checkpoint to the words
---       of its first note, of each
--- gives {moment, for each: fence | record | 0 if it must go alone}
-local time, records, given, claimed, claims = redis.call('TIME'), {}, {}, {}, {}
+-- KEYS  record, index of each, and the last fence
+-- ARGV  what the fast path reckons with, the record from the number of its checkpoint to its
+--       subject, of each
+-- gives {moment, first fence, a letter for each, the records that are there}; the letters: c if it
+--       is claimed, with the next fence, r if its record is there, a if it must go alone
+local time, read, letters, claimed, claims = redis.call('TIME'), {}, {}, {}, {}
 local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
-for at = 1, #KEYS, 2 do
-  records[#records + 1] = KEYS[at]
+local count, filled = (#KEYS - 1) / 2, 0
+for at = 1, count do
+  read[at] = KEYS[2 * at - 1]
 end
-local raws = redis.call('MGET', unpack(records))
-given[1] = now
-for at, record in ipairs(records) do
-  local raw, reply = raws[at], 0
+read[count + 1] = KEYS[#KEYS]
+local raws = redis.call('MGET', unpack(read))
+local fence = next_fence(raws[count + 1], micros)
+local given = { now, fence, '' }
+for at = 1, count do
+  local record, raw, letter = read[at], raws[at], 'a'
   if raw then
     if #raw >= 77 and is_kept(raw, now) then
-      reply = raw
+      letter, given[#given + 1] = 'r', raw
     end
   elseif not claimed[record] then
     claimed[record] = true
-    -- Each has a microsecond of its own.
-    local fence, kept =
-      claim_new(record, KEYS[2 * at], micros + at, now, ARGV[2 * at - 1], ARGV[2 * at], '')
-    if fence then
-      reply, claims[#claims + 1], claims[#claims + 2] = fence, record, kept
+    local kept =
+      claim_new(record, KEYS[2 * at], fence, now, ARGV[2 * at - 1], ARGV[2 * at], '')
+    if kept then
+      letter, claims[filled + 1], claims[filled + 2] = 'c', record, kept
+      fence, filled = fence + 1, filled + 2
     end
   end
-  given[at + 1] = reply
+  letters[at] = letter
 end
-if #claims > 0 then
+if filled > 0 then
+  claims[filled + 1], claims[filled + 2] = KEYS[#KEYS], string.format('%d', fence - 1)
   redis.call('MSET', unpack(claims))
 end
+given[3] = table.concat(letters)
 return given

@@ -3,23 +3,26 @@
 --
 -- KEYS  record, index of each
 -- ARGV  fence and outcome in one, of each
--- gives for each: 1 if it is done | 0 if it must go alone
-local time, records, given, seen, ends = redis.call('TIME'), {}, {}, {}, {}
+-- gives a letter for each: d if it is done, a if it must go alone
+local time, records, letters, seen, ends = redis.call('TIME'), {}, {}, {}, {}
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for at = 1, #KEYS, 2 do
-  records[#records + 1] = KEYS[at]
+local count, filled = #KEYS / 2, 0
+for at = 1, count do
+  records[at] = KEYS[2 * at - 1]
 end
 local raws = redis.call('MGET', unpack(records))
-for at, record in ipairs(records) do
+for at = 1, count do
+  local record = records[at]
   local raw = not seen[record] and raws[at]
   seen[record] = true
   local kept = raw and done(record, KEYS[2 * at], raw, now, ARGV[at])
-  given[at] = 0
+  letters[at] = 'a'
   if kept then
-    given[at], ends[#ends + 1], ends[#ends + 2] = 1, record, kept
+    letters[at], ends[filled + 1], ends[filled + 2] = 'd', record, kept
+    filled = filled + 2
   end
 end
-if #ends > 0 then
+if filled > 0 then
   redis.call('MSET', unpack(ends))
 end
-return given
+return table.concat(letters)

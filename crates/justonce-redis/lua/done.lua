@@ -3,7 +3,7 @@
 -- string that is made costs time. Gives the record to keep; nothing if nothing was changed.
 local ends_before, ends_shown
 local function done(record, index, raw, now, asked)
-  if #raw < 188 or string.sub(raw, 1, 3) ~= 'J\2P' then
+  if #raw < 188 or string.sub(raw, 1, 3) ~= 'J\3P' then
     return nil
   end
   local waited, check, fence, attempt, created, changed, till, also, number, dropped, notes, claim,
@@ -16,8 +16,12 @@ local function done(record, index, raw, now, asked)
       + 23 * notes + 2320 + 41 * point + 43 * reply + 47 * history) % 4294967291 then
     return nil
   end
-  local ends, id = now + struct.unpack('>I8', raw, 133), string.sub(record, -32)
-  notes, history, reply = notes + 1, history + 29, #asked - 8
+  local ends, id, note = now + struct.unpack('>I8', raw, 133), string.sub(record, -32), ''
+  if notes > 0 then
+    notes, history = notes + 1, history + 29
+    note = struct.pack('>c13I8', '\0\11\0\9completed', now) .. string.sub(asked, 1, 8)
+  end
+  reply = #asked
   check = (same + 7 * now + 11 * ends + 19 * dropped + 23 * notes + 1943 + 43 * reply
     + 47 * history) % 4294967291
   if ends ~= ends_before then
@@ -28,9 +32,7 @@ local function done(record, index, raw, now, asked)
     local settled = id .. string.sub(asked, 1, 8)
     redis.pcall('PUBLISH', string.sub(index, 2, -6) .. ':settled', settled)
   end
-  return struct.pack('>c4I4I8I4I8I8I8I8I4I4BI2I2I4I4I4', 'J\2C\0', check, fence, attempt, created,
+  return struct.pack('>c4I4I8I4I8I8I8I8I4I4BI2I2I4I4I4', 'J\3C\0', check, fence, attempt, created,
       now, ends, 0, 0, dropped, notes, claim, subject, history, 0, reply)
-    .. string.sub(raw, 78, history_ends)
-    -- The fence, which ends the note, and the reply are what the caller handed in.
-    .. struct.pack('>c13I8', '\0\11\0\9completed', now) .. asked
+    .. string.sub(raw, 78, history_ends) .. note .. asked
 end

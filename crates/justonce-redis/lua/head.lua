@@ -6,6 +6,12 @@
 --   then: fingerprint (33 bytes), claim (promise, token, check sum, owner), subject, history (the
 --         notes), checkpoint, reply
 --
+-- Most records have one claim and at most one completion: what the notes would say about them the
+-- head says already. So a record without notes means: claimed by its owner when it was created, and,
+-- if it is completed, completed when it was changed. Whoever adds a note writes down those as well.
+--
+-- The reply of a completed record begins with its fence: it is what the owner handed in.
+--
 --   state             till            also
 --   P  in progress    lease ends      claimed at
 --   C  completed      retention ends
@@ -15,6 +21,8 @@
 --   T  tombstone      refuses until   retention ended (nothing follows the head)
 local HEAD, HEAD_BYTES = '>c1Bc1BI4I8I4I8I8I8I8I4I4BI2I2I4I4I4', 77
 local PROMISE_AT = 111
+-- Behind the promise, the token and their check sum.
+local OWNER_AT = 189
 -- The head, the fingerprint and a claim whose owner has no name.
 local LEAST_BYTES = 188
 -- The index orders a bucket by class and by the moment at which time demands something.

@@ -3,6 +3,25 @@ local PROMISE = '>BBI4I8I8I8I8I8I8'
 local RESUME, HOLD = 1, 2
 local RELEASE, RETRY = 1, 2
 
+-- A note about a fence, given as its eight bytes.
+local function line(fence, moment, ...)
+  local text = ''
+  for _, word in ipairs({ ... }) do
+    text = text .. struct.pack('>I2', #word) .. word
+  end
+  return struct.pack('>I2', #text) .. text .. struct.pack('>I8', moment) .. fence
+end
+
+-- Writes down the notes that the head says.
+local function spell_out(r)
+  local fence = string.sub(r.raw, 9, 16)
+  local owner = string.sub(r.raw, OWNER_AT, PROMISE_AT + r.claim_bytes - 1)
+  r.history, r.notes = line(fence, r.created, 'claimed', owner), 1
+  if r.state == 'C' then
+    r.history, r.notes = r.history .. line(fence, r.changed, 'completed'), 2
+  end
+end
+
 -- The record in these bytes; nothing if they are damaged.
 local function read(raw)
   if #raw < HEAD_BYTES then
@@ -10,7 +29,7 @@ local function read(raw)
   end
   local magic, version, state, waited, check, fence, attempt, created, changed, till, also, number,
     dropped, notes, claim, subject, history, point, reply = struct.unpack(HEAD, raw)
-  if magic ~= 'J' or version ~= 2 or check ~= head_sum(state, fence, attempt, created, changed,
+  if magic ~= 'J' or version ~= 3 or check ~= head_sum(state, fence, attempt, created, changed,
     till, also, number, dropped, notes, claim, subject, history, point, reply) then
     return nil
   end
@@ -23,19 +42,30 @@ local function read(raw)
   if #raw < LEAST_BYTES or #raw ~= reply_at + reply - 1 then
     return nil
   end
+  local fence_bytes = 0
+  if state == 'C' then
+    fence_bytes = 8
+    if string.sub(raw, reply_at, reply_at + 7) ~= string.sub(raw, 9, 16) then
+      return nil
+    end
+  end
   local on_lapsed, on_failure, max_attempts, lease, lease_cap, retention, refuse, first, max
     = struct.unpack(PROMISE, raw, PROMISE_AT)
-  return {
+  local r = {
     raw = raw, state = state, waited = waited, fence = fence, attempt = attempt, created = created,
     changed = changed, till = till, also = also, number = number, dropped = dropped, notes = notes,
     claim_bytes = claim, subject_bytes = subject,
     fixed = string.sub(raw, HEAD_BYTES + 1, history_at - 1),
     point = string.sub(raw, point_at, reply_at - 1),
-    reply = string.sub(raw, reply_at),
+    reply = string.sub(raw, reply_at + fence_bytes),
     history = string.sub(raw, history_at, point_at - 1),
     on_lapsed = on_lapsed, on_failure = on_failure, max_attempts = max_attempts, lease = lease,
     lease_cap = lease_cap, retention = retention, refuse = refuse, first = first, max = max,
   }
+  if notes == 0 then
+    spell_out(r)
+  end
+  return r
 end
 
 -- When the retention ended; nothing while it runs, or for what has none.

@@ -29,12 +29,13 @@ local function store(r, moved)
   if moved then
     redis.call('ZADD', KEYS[2], string.format('%d', score(r)), member())
   end
+  local reply = r.state == 'C' and struct.pack('>I8', r.fence) .. r.reply or r.reply
   local check = head_sum(r.state, r.fence, r.attempt, r.created, r.changed, r.till, r.also,
-    r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes, #r.history, #r.point, #r.reply)
-  local head = struct.pack(HEAD, 'J', 2, r.state, r.waited, check, r.fence, r.attempt, r.created,
+    r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes, #r.history, #r.point, #reply)
+  local head = struct.pack(HEAD, 'J', 3, r.state, r.waited, check, r.fence, r.attempt, r.created,
     r.changed, r.till, r.also, r.number, r.dropped, r.notes, r.claim_bytes, r.subject_bytes,
-    #r.history, #r.point, #r.reply)
-  redis.call('SET', KEYS[1], head .. r.fixed .. r.history .. r.point .. r.reply)
+    #r.history, #r.point, #reply)
+  redis.call('SET', KEYS[1], head .. r.fixed .. r.history .. r.point .. reply)
 end
 
 -- Wakes those who wait for a claim that has just ended. The step is done, whatever becomes of this.
@@ -63,10 +64,6 @@ end
 
 -- Adds a note about a fence, given as its eight bytes. The first note stays, then the newest.
 local function note(r, fence, ...)
-  local text = ''
-  for _, word in ipairs({ ... }) do
-    text = text .. struct.pack('>I2', #word) .. word
-  end
   if r.notes >= MAX_NOTES then
     local second = 19 + struct.unpack('>I2', r.history)
     local third = second + 18 + struct.unpack('>I2', r.history, second)
@@ -75,7 +72,7 @@ local function note(r, fence, ...)
   else
     r.notes = r.notes + 1
   end
-  r.history = r.history .. struct.pack('>I2', #text) .. text .. struct.pack('>I8', now) .. fence
+  r.history = r.history .. line(fence, now, ...)
 end
 
 local function own_fence(r)

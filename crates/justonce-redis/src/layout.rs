@@ -1,11 +1,12 @@
 //! Where things lie in Redis: 256 buckets, each in one hash slot.
 //!
-//! A bucket has two kinds of keys, and both begin with the same hash tag:
+//! All keys of a bucket begin with the same hash tag:
 //!
 //! ```text
 //! {prefix:3f}r<32 bytes>   a record; the bytes are its name, whose first byte is the bucket
-//! {prefix:3f}i             the index: the names of the bucket's records, by class and due moment,
-//!                          and, without a name, the last fence given in the bucket
+//! {prefix:3f}i             the index: the names of the bucket's records, by class and due moment
+//! {prefix:3f}f             the last fence given in the bucket, in a cluster
+//! {prefix:}f               the last fence given, where there is one server for all buckets
 //! ```
 
 use std::io::Write;
@@ -33,13 +34,14 @@ pub(crate) const SLOTS: u16 = 16384;
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     tags: Vec<String>,
+    common: String,
     channel: String,
 }
 
 impl Layout {
     pub(crate) fn new(prefix: &str) -> Self {
         let tags = (0..BUCKETS).map(|bucket| format!("{{{prefix}:{bucket:02x}}}")).collect();
-        Self { tags, channel: format!("{prefix}:settled") }
+        Self { tags, common: format!("{{{prefix}:}}"), channel: format!("{prefix}:settled") }
     }
 
     /// The channel on which the ends of claims are published.
@@ -60,6 +62,12 @@ impl Layout {
     /// The key of a bucket's index.
     pub(crate) fn index(&self, bucket: u8) -> Key<'_> {
         Key { tag: self.tag(bucket), kind: b'i', name: &[] }
+    }
+
+    /// The key of the last fence of a bucket, or of all.
+    pub(crate) fn fence(&self, bucket: Option<u8>) -> Key<'_> {
+        let tag = bucket.map_or(&*self.common, |bucket| self.tag(bucket));
+        Key { tag, kind: b'f', name: &[] }
     }
 
     /// A key of a bucket that nothing is ever written to.
@@ -143,6 +151,8 @@ mod tests {
         };
         assert_eq!(written(layout.record(&id)), [b"{p:3f}r", id.as_bytes().as_slice()].concat());
         assert_eq!(written(layout.index(bucket(&id))), b"{p:3f}i");
+        assert_eq!(written(layout.fence(Some(0x0a))), b"{p:0a}f");
+        assert_eq!(written(layout.fence(None)), b"{p:}f");
         assert_eq!(written(layout.nothing(0x0a)), b"{p:0a}n");
     }
 }

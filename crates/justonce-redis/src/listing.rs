@@ -116,8 +116,7 @@ impl RedisStore {
                 let [id, Value::BulkString(score)] = pair else {
                     return Err(strange("a scan"));
                 };
-                // The member without a name is the last fence of the bucket.
-                if !is_nameless(id) && classes.contains(&class(score)?) {
+                if classes.contains(&class(score)?) {
                     keep_first(&mut names, name(id)?, after);
                 }
             }
@@ -171,10 +170,6 @@ impl RedisStore {
         let (seconds, micros) = (decimal(seconds)?, decimal(micros)?);
         Ok(Timestamp::from_millis(number(seconds * 1000 + micros / 1000)?))
     }
-}
-
-fn is_nameless(member: &Value) -> bool {
-    matches!(member, Value::BulkString(bytes) if bytes.is_empty())
 }
 
 /// Adds a name behind `after`. The page ends within the first: names behind them are for the next

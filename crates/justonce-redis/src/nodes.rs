@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::address::Address;
 use crate::cluster::{Cluster, unserved};
 use crate::error::Trouble;
-use crate::layout::Layout;
+use crate::layout::{Key, Layout};
 use crate::link::{Live, Target};
 use crate::node::{Node, NodeSettings};
 use crate::sentinel::Sentinels;
@@ -79,6 +79,11 @@ impl Nodes {
 
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self.place, Place::Cluster(_))
+    }
+
+    /// The key of the last fence for a bucket: one server has one for all.
+    pub(crate) fn fence(&self, bucket: u8) -> Key<'_> {
+        self.layout.fence(self.is_cluster().then_some(bucket))
     }
 
     /// Sends a command to the server of a bucket, and goes where the servers send it. Only what

@@ -77,7 +77,8 @@ impl RedisStore {
 
     async fn begin(&self, id: &RecordId, begin: &Begin, action: &Action) -> StoreResult<Answer> {
         let Claiming { terms, body, point } = Claiming::new(id, begin);
-        let keys = [self.layout().record(id), self.layout().index(bucket(id))];
+        let layout = self.layout();
+        let keys = [layout.record(id), layout.index(bucket(id)), self.nodes.fence(bucket(id))];
         let moment = self.moment();
         let arguments = [&terms, &*body, &point, self.confirms(), moment.as_bytes()];
         let arguments = without_empty_end(&arguments);

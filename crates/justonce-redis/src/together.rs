@@ -135,6 +135,8 @@ impl Commands {
         let asked = || going.iter().map(|waiting| &waiting.load);
         let keys: Vec<_> = asked()
             .flat_map(|asked| [layout.record(&asked.id), layout.index(bucket(&asked.id))])
+            // One server has one last fence for all.
+            .chain((self.kind == Kind::Begin).then(|| self.nodes.fence(0)))
             .collect();
         let arguments: Vec<&[u8]> = asked().flat_map(Asked::arguments).collect();
         run_by(&self.nodes, live, self.script(going.len()), &keys, &arguments).await
@@ -163,20 +165,41 @@ fn is_away(error: &StoreError) -> bool {
 
 /// What each step would have been given alone.
 fn shares(kind: Kind, value: Value) -> Vec<StoreResult<Option<Value>>> {
-    let Value::Array(values) = value else { return Vec::new() };
-    let mut values = values.into_iter();
-    let moment = match kind {
-        Kind::Begin => values.next().unwrap_or(Value::Nil),
-        Kind::Complete => Value::Nil,
+    let shares = match kind {
+        Kind::Begin => begun(value),
+        Kind::Complete => completed(&value),
     };
-    let share = |value| match (kind, value) {
-        (_, Value::Int(0)) => Ok(None),
-        (Kind::Complete, Value::Int(1)) => Ok(Some(Value::BulkString(b"applied".to_vec()))),
-        (Kind::Begin, fence @ Value::Int(_)) => Ok(Some(fence)),
-        (Kind::Begin, record @ Value::BulkString(_)) => {
-            Ok(Some(Value::Array(vec![moment.clone(), record])))
+    shares.unwrap_or_default()
+}
+
+fn begun(value: Value) -> Option<Vec<StoreResult<Option<Value>>>> {
+    let Value::Array(values) = value else { return None };
+    let mut values = values.into_iter();
+    let moment = values.next()?;
+    let Some(Value::Int(mut fence)) = values.next() else { return None };
+    let Some(Value::BulkString(letters)) = values.next() else { return None };
+    let share = |letter| match letter {
+        b'c' => {
+            let own = Value::Int(fence);
+            fence = fence.saturating_add(1);
+            Ok(Some(own))
         }
+        b'r' => match values.next() {
+            Some(record) => Ok(Some(Value::Array(vec![moment.clone(), record]))),
+            None => Err(strange("steps together")),
+        },
+        b'a' => Ok(None),
         _ => Err(strange("steps together")),
     };
-    values.map(share).collect()
+    Some(letters.into_iter().map(share).collect())
+}
+
+fn completed(value: &Value) -> Option<Vec<StoreResult<Option<Value>>>> {
+    let Value::BulkString(letters) = value else { return None };
+    let share = |letter: &u8| match letter {
+        b'd' => Ok(Some(Value::BulkString(b"applied".to_vec()))),
+        b'a' => Ok(None),
+        _ => Err(strange("steps together")),
+    };
+    Some(letters.iter().map(share).collect())
 }

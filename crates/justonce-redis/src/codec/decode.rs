@@ -16,7 +16,8 @@ use justonce_core::{
 };
 
 use super::frame::{
-    FINGERPRINT_BYTES, HEAD_BYTES, MAGIC, PROMISE_BYTES, SUM_MODULUS, TOKEN_BYTES, VERSION, sum,
+    FENCE_BYTES, FINGERPRINT_BYTES, HEAD_BYTES, MAGIC, PROMISE_BYTES, SUM_MODULUS, TOKEN_BYTES,
+    VERSION, sum,
 };
 
 /// Reads a whole record with its timeline.
@@ -27,7 +28,7 @@ pub(crate) fn stored(id: &RecordId, bytes: &[u8]) -> Result<Stored, DamagedRecor
 /// Reads a record without its timeline. Whoever asks for a record by what it is about knows its
 /// scope and its key, and need not have them made anew.
 pub(crate) fn entry(id: &RecordId, bytes: &[u8], asked: Asked<'_>) -> Result<Entry, DamagedRecord> {
-    let read = read_parts(id, bytes, asked).map(|(_, entry, _)| entry);
+    let read = read_parts(id, bytes, asked).map(|parts| parts.entry);
     read.map_err(|damage| DamagedRecord { id: *id, damage })
 }
 
@@ -50,25 +51,28 @@ pub(crate) fn entry_of(id: &RecordId, bytes: &[u8]) -> Result<Entry, DamagedReco
 }
 
 fn read_stored(id: &RecordId, bytes: &[u8]) -> Result<Stored, Damage> {
-    let (head, entry, history) = read_parts(id, bytes, None)?;
-    let timeline = match &entry {
+    let parts = read_parts(id, bytes, None)?;
+    let timeline = match &parts.entry {
         Entry::Tombstone(_) => Timeline::default(),
-        Entry::Record(_) => timeline(&head, history)?,
+        Entry::Record(_) => timeline(&parts)?,
     };
-    Ok(Stored { entry, timeline })
+    Ok(Stored { entry: parts.entry, timeline })
 }
 
-/// The head, the entry, and the notes as they lie there.
-fn read_parts<'a>(
-    id: &RecordId,
-    bytes: &'a [u8],
-    asked: Asked<'_>,
-) -> Result<(Head, Entry, &'a [u8]), Damage> {
+/// The head, the entry, and what the timeline is read from.
+struct Parts<'a> {
+    head: Head,
+    entry: Entry,
+    owner: &'a str,
+    history: &'a [u8],
+}
+
+fn read_parts<'a>(id: &RecordId, bytes: &'a [u8], asked: Asked<'_>) -> Result<Parts<'a>, Damage> {
     let mut input = Input(bytes);
     let head = Head::read(&mut input)?;
     if head.state == b'T' {
         let entry = Entry::Tombstone(tombstone(&head));
-        return Ok((head, entry, &[]));
+        return Ok(Parts { head, entry, owner: "", history: &[] });
     }
     let (subject, claim) = fixed(id, &head, asked, &mut input)?;
     let history = input.take(head.history_bytes)?;
@@ -81,8 +85,15 @@ fn read_parts<'a>(
     if !input.0.is_empty() {
         return Err(Damage::Content);
     }
+    let bytes = if head.state == b'C' { behind_fence(&head, bytes)? } else { bytes };
     let entry = record(&head, subject, &claim, Reply { point, bytes, is_there: true })?;
-    Ok((head, Entry::Record(entry), history))
+    Ok(Parts { head, entry: Entry::Record(entry), owner: claim.owner, history })
+}
+
+/// The outcome of a completed record: the fence lies before it.
+fn behind_fence<'a>(head: &Head, reply: &'a [u8]) -> Result<&'a [u8], Damage> {
+    let (fence, outcome) = reply.split_at_checked(FENCE_BYTES).ok_or(Damage::Truncated)?;
+    if fence == head.fence.to_be_bytes() { Ok(outcome) } else { Err(Damage::Checksum) }
 }
 
 /// Bytes from which parts are taken.
@@ -397,8 +408,12 @@ fn record(
     })
 }
 
-fn timeline(head: &Head, history: &[u8]) -> Result<Timeline, Damage> {
-    let mut input = Input(history);
+fn timeline(parts: &Parts<'_>) -> Result<Timeline, Damage> {
+    let head = &parts.head;
+    if head.notes == 0 && parts.history.is_empty() {
+        return said_by_head(parts);
+    }
+    let mut input = Input(parts.history);
     let count = usize::from(head.notes);
     if count > MAX_NOTES {
         return Err(Damage::Content);
@@ -418,6 +433,21 @@ fn timeline(head: &Head, history: &[u8]) -> Result<Timeline, Damage> {
     }
     if !input.0.is_empty() {
         return Err(Damage::Content);
+    }
+    Ok(Timeline::from_parts(notes, head.dropped))
+}
+
+/// The timeline of a record without notes: it was claimed once, and if it is completed, its owner
+/// did that.
+fn said_by_head(parts: &Parts<'_>) -> Result<Timeline, Damage> {
+    let head = &parts.head;
+    let note = |at, name, words: &[&str]| {
+        let kind = note_kind(name, words).ok_or(Damage::Content)?;
+        Ok(Note { at, fence: Fence::new(head.fence), kind })
+    };
+    let mut notes = vec![note(head.created, "claimed", &[parts.owner])?];
+    if head.state == b'C' {
+        notes.push(note(head.changed, "completed", &[])?);
     }
     Ok(Timeline::from_parts(notes, head.dropped))
 }

@@ -15,21 +15,17 @@ use crate::layout::CLASS;
 pub(crate) const TERMS_BYTES: usize = 32;
 /// The head behind its moments, in bytes: what a first claim knows beforehand.
 const TAIL_BYTES: usize = 25;
-/// What a note has besides its words and their length, in bytes: the moment and the fence.
-const NOTE_BYTES: usize = 16;
 /// The fence and a small outcome, in bytes.
 const TYPICAL_COMPLETION_BYTES: usize = 256;
-/// The name of the first note.
-const CLAIMED: &[u8] = b"claimed";
-/// The share of the state, of the one attempt and of the one note in the check sum of a head.
-const FIRST_CLAIM: u64 = 29 * b'P' as u64 + 3 + 23;
+/// The share of the state and of the one attempt in the check sum of a head.
+const FIRST_CLAIM: u64 = 29 * b'P' as u64 + 3;
 
 /// What a begin that claims something new needs: the script adds only time and fence.
 pub(crate) struct Claiming {
     /// What the script reckons with: the class of the claim in the index, its lease, the part of
     /// the head's check sum that depends on neither time nor fence, and from when it is late.
     pub(crate) terms: [u8; TERMS_BYTES],
-    /// The record, from the number of its checkpoint in the head to the words of its first note.
+    /// The record, from the number of its checkpoint in the head to its subject.
     pub(crate) body: Vec<u8>,
     /// The first checkpoint; mostly nothing.
     pub(crate) point: Vec<u8>,
@@ -42,15 +38,13 @@ impl Claiming {
         let point = begin.checkpoint.as_ref().map(checkpoint).unwrap_or_default();
         let claim = PROMISE_BYTES + TOKEN_BYTES + SUM_BYTES + owner.len();
         let subject = SUM_BYTES + 2 + scope.len() + key.len();
-        let words = 2 + CLAIMED.len() + 2 + owner.len();
-        let history = 2 + words + NOTE_BYTES;
-        let known = TAIL_BYTES + FINGERPRINT_BYTES + claim + subject + history;
+        let known = TAIL_BYTES + FINGERPRINT_BYTES + claim + subject;
         let mut body = Vec::with_capacity(known);
-        // No checkpoint with a number, no notes dropped, one note.
-        body.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        // No checkpoint with a number, no notes dropped, and none that the head does not say.
+        body.extend_from_slice(&[0; 9]);
         push_short(claim, &mut body);
         push_short(subject, &mut body);
-        for length in [history, point.len(), 0] {
+        for length in [0, point.len(), 0] {
             body.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
         }
         let print_at = body.len();
@@ -58,11 +52,8 @@ impl Claiming {
         body.extend_from_slice(begin.fingerprint.digest());
         push_claim(begin, &mut body);
         push_subject(id, print_at, scope, key, &mut body);
-        push_short(words, &mut body);
-        push_word(CLAIMED, &mut body);
-        push_word(owner, &mut body);
         let lease = millis(begin.policy.lease());
-        let sizes = 31 * claim + 37 * subject + 41 * point.len() + 47 * history;
+        let sizes = 31 * claim + 37 * subject + 41 * point.len();
         let sum = FIRST_CLAIM + sizes as u64;
         let late = begin.late_from().map_or(u64::MAX, |late| late.as_millis());
         let parts =
@@ -107,11 +98,6 @@ fn push_subject(id: &RecordId, print_at: usize, scope: &[u8], key: &[u8], bytes:
 
 fn push_short(number: usize, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes());
-}
-
-fn push_word(word: &[u8], bytes: &mut Vec<u8>) {
-    push_short(word.len(), bytes);
-    bytes.extend_from_slice(word);
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -160,7 +146,8 @@ pub(crate) fn outcome(outcome: &Outcome) -> Vec<u8> {
     if *outcome == Outcome::empty() { Vec::new() } else { encode_outcome(outcome) }
 }
 
-/// What the script of complete gets: the fence, which ends the note about it, and the outcome.
+/// What the script of complete gets, and the reply of a completed record: the fence, and the
+/// outcome.
 pub(crate) fn completion(fence: Fence, outcome: &Outcome) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(TYPICAL_COMPLETION_BYTES);
     bytes.extend_from_slice(&fence.get().to_be_bytes());

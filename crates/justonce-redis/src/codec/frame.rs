@@ -3,7 +3,7 @@
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the layout that this release writes.
-pub(super) const VERSION: u8 = 2;
+pub(super) const VERSION: u8 = 3;
 /// The first byte of every record.
 pub(super) const MAGIC: u8 = b'J';
 /// What the scripts decide by, in bytes.
@@ -14,6 +14,8 @@ pub(super) const FINGERPRINT_BYTES: usize = 33;
 pub(super) const PROMISE_BYTES: usize = 54;
 /// The token of a begin, in bytes.
 pub(super) const TOKEN_BYTES: usize = 16;
+/// A fence, in bytes.
+pub(super) const FENCE_BYTES: usize = 8;
 /// A check sum, in bytes.
 pub(super) const SUM_BYTES: usize = 8;
 /// The check sum of a head is taken modulo the largest prime below 2^32.

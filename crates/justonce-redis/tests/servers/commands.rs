@@ -34,7 +34,7 @@ pub(crate) fn reset(server: &RedisServer) {
 }
 
 /// Commands that change something.
-const WRITES: [&str; 7] = ["set", "zadd", "zrem", "del", "setrange", "append", "publish"];
+const WRITES: [&str; 8] = ["set", "mset", "zadd", "zrem", "del", "setrange", "append", "publish"];
 
 #[tokio::test]
 async fn a_first_time_operation_costs_two_commands_and_a_duplicate_one() {
@@ -51,7 +51,7 @@ async fn a_first_time_operation_costs_two_commands_and_a_duplicate_one() {
         let calls = called(&server);
         assert_eq!(calls.get("evalsha"), Some(&2), "{calls:?}");
         for name in calls.keys() {
-            let in_scripts = ["time", "get", "set", "zadd", "evalsha"];
+            let in_scripts = ["time", "get", "set", "mset", "zadd", "evalsha"];
             assert!(in_scripts.contains(&name.as_str()), "{calls:?}");
         }
 

@@ -1,7 +1,7 @@
 //! What others do to the keys of a store: damage is noticed, never acted on.
 
-use justonce_core::store::{ListQuery, Maintenance, Records};
-use justonce_core::{Action, RecordId, Step, StoreErrorKind, StoreResult};
+use justonce_core::store::{ListQuery, Maintenance, Records, Stored};
+use justonce_core::{Action, Answer, Fence, Lost, RecordId, Step, StoreErrorKind, StoreResult};
 use justonce_redis::RedisStore;
 use justonce_testkit::servers::RedisServer;
 use redis::{Client, Cmd};
@@ -42,11 +42,7 @@ async fn every_cut_and_every_changed_byte_is_noticed() {
     let fence = run(&store, &operation, "a reply that is worth keeping").await;
     let id = operation.id();
     let whole = record(&server, &id);
-    // Notes are only checked for their form: a length, words, a moment and a fence each.
-    let notes_from = whole.windows(9).position(|part| part == b"\0\x07claimed").unwrap() - 2;
-    let last_note = whole.windows(11).position(|part| part == b"\0\x09completed").unwrap();
-    let notes = notes_from..last_note + 11 + 16;
-    for at in (0..whole.len()).filter(|at| !notes.contains(at)) {
+    for at in 0..whole.len() {
         let mut changed = whole.clone();
         changed[at] ^= 0x40;
         put(&server, &id, &changed);
@@ -65,6 +61,46 @@ async fn every_cut_and_every_changed_byte_is_noticed() {
 }
 
 #[tokio::test]
+async fn what_the_head_says_is_written_down_with_the_first_note() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::builder(server.url()).open().await.unwrap();
+    let operation = plain("noted");
+    let fence = run(&store, &operation, "a reply that is worth keeping").await;
+    let id = operation.id();
+    let (short, before) = (record(&server, &id), store.get(&id).await.unwrap().unwrap());
+    let names = |stored: &Stored| {
+        let notes = stored.timeline.notes();
+        notes.iter().map(|note| note.kind.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&before), ["claimed", "completed"]);
+    assert!(!short.windows(7).any(|part| part == b"claimed"), "the head says so");
+
+    // Somebody whose fence is an older one is refused, and that is noted.
+    let older = Fence::new(fence.get() - 1);
+    let refused = complete(&store, &operation, older, "another reply").await.unwrap();
+    assert_eq!(refused, Answer::Lost(Lost::Superseded));
+    let after = store.get(&id).await.unwrap().unwrap();
+    assert_eq!(names(&after), ["claimed", "completed", "refused"]);
+    assert_eq!(after.timeline.notes()[..2], *before.timeline.notes(), "as they were");
+    assert_eq!(after.entry, before.entry);
+    // The same completion again is still the same.
+    let same = complete(&store, &operation, fence, "a reply that is worth keeping").await;
+    assert_eq!(same.unwrap(), Answer::Applied);
+
+    // Notes that are written down are only checked for their form: a length, words, a moment and a
+    // fence each.
+    let long = record(&server, &id);
+    let notes_from = long.windows(9).position(|part| part == b"\0\x07claimed").unwrap() - 2;
+    let notes = notes_from..notes_from + long.len() - short.len();
+    for at in (0..long.len()).filter(|at| !notes.contains(at)) {
+        let mut changed = long.clone();
+        changed[at] ^= 0x40;
+        put(&server, &id, &changed);
+        assert!(at == 3 || is_damaged(store.get(&id).await), "byte {at}");
+    }
+}
+
+#[tokio::test]
 async fn a_record_under_another_name_or_of_another_version_is_noticed() {
     let server = RedisServer::start().unwrap();
     let store = RedisStore::builder(server.url()).open().await.unwrap();
@@ -74,10 +110,10 @@ async fn a_record_under_another_name_or_of_another_version_is_noticed() {
     put(&server, &two.id(), &bytes);
     assert!(is_damaged(begin(&store, &two).await));
     let mut newer = bytes.clone();
-    newer[1] = 3;
+    newer[1] = 4;
     put(&server, &one.id(), &newer);
     let error = begin(&store, &one).await.unwrap_err();
-    assert!(error.to_string().contains("version 3"), "{error}");
+    assert!(error.to_string().contains("version 4"), "{error}");
 }
 
 #[tokio::test]

@@ -1,15 +1,19 @@
 //! Callers who come at once share commands, and nothing else.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use justonce_core::store::Records;
-use justonce_core::{Answer, Existing, Fence, Lost, NoteKind, Operation, Outcome};
+use justonce_core::{
+    Action, Answer, Existing, Fence, Lost, NoteKind, OnLapsed, Operation, Outcome, Step,
+    UnknownReason,
+};
 use justonce_redis::RedisStore;
 use justonce_testkit::servers::RedisServer;
 
 use crate::commands::{called, reset};
-use crate::world::{begin, claim, complete, is_busy, plain, replayed, run};
+use crate::world::{begin, claim, complete, is_busy, operation, plain, replayed, run};
 
 const CALLERS: usize = 200;
 
@@ -57,6 +61,29 @@ async fn many_operations_at_once_share_commands_and_each_has_its_own_fence_and_o
     }
     let again = join_all(operations.iter().map(|operation| replayed(&store, operation))).await;
     assert!(again.iter().all(Option::is_some), "duplicates at once are answered too");
+}
+
+/// As after a clock that was an hour ahead was set right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fences_grow_when_the_clock_was_set_back() {
+    let (server, store) = opened().await;
+    let ahead = claim(&store, &plain("before")).await.fence.get() + 3_600_000_000;
+    server.cli(&["SET", "{justonce:}f", &ahead.to_string()]).unwrap();
+    let alone = claim(&store, &plain("alone")).await.fence.get();
+    assert_eq!(alone, ahead + 1);
+    let operations = operations();
+    let claims = join_all(operations.iter().map(|operation| claim(&store, operation))).await;
+    let fences: BTreeSet<u64> = claims.iter().map(|claimed| claimed.fence.get()).collect();
+    assert_eq!(fences, (alone + 1..=alone + CALLERS as u64).collect());
+    // One that is taken over gets the next one too.
+    let given_up = operation("given-up", Duration::from_secs(30), OnLapsed::Rerun);
+    let first = claim(&store, &given_up).await.fence;
+    let abandon = Action::Abandon(first, UnknownReason::Reported);
+    store.apply(&Step::new(given_up.id(), abandon)).await.unwrap();
+    let second = claim(&store, &given_up).await;
+    assert_eq!(second.attempt, 2);
+    let last = alone + CALLERS as u64;
+    assert_eq!((first.get(), second.fence.get()), (last + 1, last + 2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
