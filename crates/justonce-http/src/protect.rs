@@ -7,7 +7,7 @@ use http::{HeaderName, Response, StatusCode, request};
 use http_body::Body;
 use justonce_core::engine::Begun;
 use justonce_core::{
-    Checkpoint, Existing, Fingerprint, Key, MAX_CHECKPOINT_BYTES, OnConcurrent, Operation,
+    Busy, Checkpoint, Existing, Fingerprint, Key, MAX_CHECKPOINT_BYTES, OnConcurrent, Operation,
     RunError, Scope, StoreErrorKind,
 };
 use tokio::time::Instant;
@@ -37,8 +37,11 @@ pub(crate) struct Request<S> {
 }
 
 impl<S> Request<S> {
-    /// The whole way of a request.
-    pub(crate) async fn answer<B, R>(mut self, body: B) -> Answer<R, S::Error>
+    /// The whole way of a request. Not an `async fn`, whose arguments lie in its future twice.
+    pub(crate) fn answer<B, R>(
+        mut self,
+        body: B,
+    ) -> impl Future<Output = Answer<R, S::Error>> + Send
     where
         S: Service<http::Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
         S::Future: Send + 'static,
@@ -49,48 +52,49 @@ impl<S> Request<S> {
         R::Error: Into<BoxError>,
     {
         self.parts.extensions.insert(MatchedRoute(Arc::clone(&self.route)));
-        let found = match self.key_of_head() {
-            Ok(found) => found,
-            Err(problem) => {
-                swallow(&self.parts.headers, body).await;
-                return Ok(self.refuse(problem));
+        async move {
+            let found = match self.key_of_head() {
+                Ok(found) => found,
+                // Rare, and large: kept out of the future of every request.
+                Err(problem) => return Box::pin(self.refuse_unread(problem, body)).await,
+            };
+            if found.is_none() && !self.route.rule.key_source.needs_body() {
+                return Box::pin(self.without_key(RequestBody::passed(body))).await;
             }
-        };
-        if found.is_none() && !self.route.rule.key_source.needs_body() {
-            return Box::pin(self.without_key(RequestBody::passed(body))).await;
-        }
-        let limit = self.route.rule.max_request_bytes;
-        let mut place = self.shared.room.place();
-        let body = match read_whole(&self.parts.headers, body, limit, &mut place).await {
-            Ok(body) => body,
-            Err(unread) => return Ok(self.refuse(unread_problem(&self.route, &unread))),
-        };
-        let key = match found.map_or_else(|| self.key_of_body(&body), |key| Ok(Some(key))) {
-            Ok(Some(key)) => key,
-            Ok(None) => return Box::pin(self.without_key(RequestBody::whole(body))).await,
-            Err(problem) => return Ok(self.refuse(problem)),
-        };
-        let operation = match self.operation(key, &body) {
-            Ok(operation) => operation,
-            Err(problem) => return Ok(self.refuse(problem)),
-        };
-        match begin(&self.shared, &self.route, &operation).await {
-            Ok(Begun::Claimed(claim)) => {
-                let Self { shared, route, service, parts } = self;
-                let told = (Arc::clone(&shared), Arc::clone(&route));
-                let early = Early::new();
-                let execution = Execution { shared, route, operation, service, parts, body, place };
-                // No await between the claim and here: a caller that leaves cannot leave a claim
-                // behind under which nothing was executed.
-                let work = Box::pin(execution.run(claim, early.clone()));
-                match Detached::new(work, early).await {
-                    Ok(answer) => answer,
-                    Err(Panicked) => Ok(panicked(&told.0, &told.1)),
+            let limit = self.route.rule.max_request_bytes;
+            let mut place = self.shared.room.place();
+            let body = match read_whole(&self.parts.headers, body, limit, &mut place).await {
+                Ok(body) => body,
+                Err(unread) => return Ok(self.refuse(unread_problem(&self.route, &unread))),
+            };
+            let key = match found.map_or_else(|| self.key_of_body(&body), |key| Ok(Some(key))) {
+                Ok(Some(key)) => key,
+                Ok(None) => return Box::pin(self.without_key(RequestBody::whole(body))).await,
+                Err(problem) => return Ok(self.refuse(problem)),
+            };
+            let operation = match self.operation(key, &body) {
+                Ok(operation) => operation,
+                Err(problem) => return Ok(self.refuse(problem)),
+            };
+            match begin(&self.shared, &self.route, &operation).await {
+                Ok(Begun::Claimed(claim)) => {
+                    let Self { shared, route, service, parts } = self;
+                    let told = (Arc::clone(&shared), Arc::clone(&route));
+                    let early = Early::new();
+                    let execution =
+                        Execution { shared, route, operation, service, parts, body, place };
+                    // No await between the claim and here: a caller that leaves cannot leave a
+                    // claim behind under which nothing was executed.
+                    let work = Box::pin(execution.run(claim, early.clone()));
+                    match Detached::new(work, early).await {
+                        Ok(answer) => answer,
+                        Err(Panicked) => Ok(panicked(&told.0, &told.1)),
+                    }
                 }
+                Ok(Begun::Existing(existing)) => Ok(self.existing(&existing, &operation)),
+                Err(Refused::NotNow(problem)) => Ok(self.refuse(problem)),
+                Err(Refused::Run(error)) => Box::pin(self.not_begun(&error, body)).await,
             }
-            Ok(Begun::Existing(existing)) => Ok(self.existing(&existing, &operation)),
-            Err(Refused::NotNow(problem)) => Ok(self.refuse(problem)),
-            Err(Refused::Run(error)) => Box::pin(self.not_begun(&error, body)).await,
         }
     }
 
@@ -181,6 +185,15 @@ impl<S> Request<S> {
         response
     }
 
+    async fn refuse_unread<B, R>(self, problem: Problem, body: B) -> Answer<R, S::Error>
+    where
+        S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
+        B: Body<Data = Bytes>,
+    {
+        swallow(&self.parts.headers, body).await;
+        Ok(self.refuse(problem))
+    }
+
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
         let fate = Fate::of_problem(problem.code());
         let response = self.shared.problem(problem, &self.route);
@@ -230,33 +243,46 @@ impl<S> Request<S> {
     }
 }
 
-/// Claims the operation, or learns what became of it.
-pub(crate) async fn begin(
+/// Claims the operation, or learns what became of it. Not an `async fn`, whose arguments lie in its
+/// future twice.
+pub(crate) fn begin<'a>(
+    shared: &'a Shared,
+    route: &'a Route,
+    operation: &'a Operation,
+) -> impl Future<Output = Result<Begun, Refused>> + Send + 'a {
+    let closed = shared.gate.as_ref().and_then(|gate| gate.closed_for());
+    async move {
+        if let Some(time) = closed {
+            return match shared.engine.peek(operation).await {
+                Ok(Some(existing)) => Ok(Begun::Existing(existing)),
+                Ok(None) => Err(Refused::NotNow(shared.gate_closed(time))),
+                Err(error) => Err(Refused::NotNow(shared.not_executed(&error.into()))),
+            };
+        }
+        // Most requests wait for nobody: only those that do are counted as waiting.
+        match shared.engine.begin(operation).await? {
+            Begun::Existing(Existing::Busy(busy))
+                if operation.concurrent_rule() != OnConcurrent::Reject =>
+            {
+                Box::pin(wait_and_begin(shared, route, operation, busy)).await
+            }
+            begun => Ok(begun),
+        }
+    }
+}
+
+/// Waits for the claim of another caller to end.
+async fn wait_and_begin(
     shared: &Shared,
     route: &Route,
     operation: &Operation,
+    busy: Busy,
 ) -> Result<Begun, Refused> {
-    let engine = &shared.engine;
-    if let Some(time) = shared.gate.as_ref().and_then(|gate| gate.closed_for()) {
-        return match engine.peek(operation).await {
-            Ok(Some(existing)) => Ok(Begun::Existing(existing)),
-            Ok(None) => Err(Refused::NotNow(shared.gate_closed(time))),
-            Err(error) => Err(Refused::NotNow(shared.not_executed(&error.into()))),
-        };
-    }
-    if operation.concurrent_rule() == OnConcurrent::Reject {
-        return Ok(engine.begin(operation).await?);
-    }
-    // Most requests wait for nobody: only those that do are counted as waiting.
-    let busy = match engine.begin(operation).await? {
-        Begun::Existing(Existing::Busy(busy)) => busy,
-        begun => return Ok(begun),
-    };
     let meters = &route.meters;
     meters.concurrent.increment(1);
     let _waiting = Waiting::new(&meters.waiters);
     let start = Instant::now();
-    let begun = Box::pin(engine.wait_and_begin(operation, busy)).await;
+    let begun = shared.engine.wait_and_begin(operation, busy).await;
     meters.lock_wait.record(start.elapsed().as_secs_f64());
     // The operation is known to run: now nothing may pass, whatever the store says.
     begun.map_err(|error| Refused::NotNow(shared.not_executed(&error)))

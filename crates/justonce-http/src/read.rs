@@ -86,19 +86,20 @@ where
     let mut body = std::pin::pin!(body);
     let mut gathered = Gatherer::default();
     let mut trailers: Option<HeaderMap> = None;
-    let incomplete = |error: B::Error| Unread::Incomplete(error.into());
-    while let Some(frame) = body.frame().await.transpose().map_err(incomplete)? {
-        match frame.into_data() {
-            Ok(data) => {
-                if gathered.len() + data.len() > limit {
-                    return Err(Unread::TooLarge);
-                }
-                if !place.grow(data.len()).await {
-                    return Err(Unread::NoRoom);
-                }
-                gathered.push(data);
-            }
-            Err(frame) => trailers = frame.into_trailers().ok(),
+    loop {
+        // A frame is large: it is gone before the next wait.
+        let before = gathered.len();
+        match body.frame().await {
+            None => break,
+            Some(Err(error)) => return Err(Unread::Incomplete(error.into())),
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(data) if before + data.len() > limit => return Err(Unread::TooLarge),
+                Ok(data) => gathered.push(data),
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            },
+        }
+        if !place.grow(gathered.len() - before).await {
+            return Err(Unread::NoRoom);
         }
     }
     // A body that says how long it is and is shorter did not arrive whole.

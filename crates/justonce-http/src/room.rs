@@ -53,19 +53,22 @@ impl Place {
             return true;
         };
         let more = match Arc::clone(&self.room).try_acquire_many_owned(missing) {
-            Ok(more) => more,
-            Err(_) => {
-                let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + MAX_WAIT);
-                let more = Arc::clone(&self.room).acquire_many_owned(missing);
-                let Ok(Ok(more)) = timeout_at(deadline, more).await else { return false };
-                more
-            }
+            Ok(more) => Some(more),
+            // Rare, and large: kept out of the future of every body.
+            Err(_) => Box::pin(self.awaited(missing)).await,
         };
-        match &mut self.taken {
-            Some(taken) => taken.merge(more),
-            None => self.taken = Some(more),
+        match (&mut self.taken, more) {
+            (_, None) => return false,
+            (Some(taken), Some(more)) => taken.merge(more),
+            (None, more) => self.taken = more,
         }
         true
+    }
+
+    async fn awaited(&mut self, missing: u32) -> Option<OwnedSemaphorePermit> {
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + MAX_WAIT);
+        let more = Arc::clone(&self.room).acquire_many_owned(missing);
+        timeout_at(deadline, more).await.ok()?.ok()
     }
 }
 

@@ -88,8 +88,9 @@ impl Connections {
         }
     }
 
-    /// Ends connections that nobody needed for a while. There is always somebody who comes and
-    /// sees to it: lapsed claims are looked for again and again.
+    /// Ends connections that nobody needed for a while. Whoever comes next sees to it: for steps
+    /// there is always somebody, as lapsed claims are looked for again and again; the pool of the
+    /// callers' transactions keeps what it has until the next one.
     fn give_up_idle(&self) {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.elapsed() >= IDLE / 2 {

@@ -20,7 +20,7 @@ local function claim_again(r)
   r.attempt = math.min(r.attempt + 1, 4294967295)
   r.state, r.waited, r.reply, r.number, r.changed = 'P', 0, '', 0, now
   r.claim_bytes, r.also = #claim, now
-  r.on_lapsed, r.on_failure, r.max_attempts, r.lease = struct.unpack('>BBI4I8', claim)
+  r.on_lapsed, r.on_failure, r.max_attempts, r.lease = struct.unpack('>BBI4I4', claim)
   r.till = now + r.lease
   r.fence = math.max(next_fence(redis.call('GET', KEYS[3]), micros), r.fence + 1)
   note(r, own_fence(r), 'taken_over', string.sub(claim, OWNER_AT - PROMISE_AT + 1))

@@ -3,7 +3,7 @@
 -- string that is made costs time. Gives the record to keep; nothing if nothing was changed.
 local ends_before, ends_shown
 local function done(record, index, raw, now, asked)
-  if #raw < 188 or string.sub(raw, 1, 3) ~= 'J\3P' then
+  if #raw < 168 or string.sub(raw, 1, 3) ~= 'J\3P' then
     return nil
   end
   local waited, check, fence, attempt, created, changed, till, also, number, dropped, notes, claim,
@@ -16,7 +16,7 @@ local function done(record, index, raw, now, asked)
       + 23 * notes + 2320 + 41 * point + 43 * reply + 47 * history) % 4294967291 then
     return nil
   end
-  local ends, id, note = now + struct.unpack('>I8', raw, 133), string.sub(record, -32), ''
+  local ends, id, note = now + struct.unpack('>I5', raw, 125), string.sub(record, -32), ''
   if notes > 0 then
     notes, history = notes + 1, history + 29
     note = struct.pack('>c13I8', '\0\11\0\9completed', now) .. string.sub(asked, 1, 8)

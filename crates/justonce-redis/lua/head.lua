@@ -22,9 +22,9 @@
 local HEAD, HEAD_BYTES = '>c1Bc1BI4I8I4I8I8I8I8I4I4BI2I2I4I4I4', 77
 local PROMISE_AT = 111
 -- Behind the promise, the token and their check sum.
-local OWNER_AT = 189
+local OWNER_AT = 169
 -- The head, the fingerprint and a claim whose owner has no name.
-local LEAST_BYTES = 188
+local LEAST_BYTES = 168
 -- The index orders a bucket by class and by the moment at which time demands something.
 local CLASS = 2 ^ 45
 

@@ -1,5 +1,5 @@
 -- A record as a table, and what time makes of it.
-local PROMISE = '>BBI4I8I8I8I8I8I8'
+local PROMISE = '>BBI4I4I4I5I5I5I5'
 local RESUME, HOLD = 1, 2
 local RELEASE, RETRY = 1, 2
 

@@ -91,12 +91,12 @@ async fn give_all_back(inner: Arc<Inner>) {
         }
         let mut failed = Vec::new();
         while let Some(tried) = tries.join_next().await {
-            // A store that panicked is not asked again.
             match tried {
                 Ok((true, begin)) => {
                     tokio::spawn(look_again(Arc::downgrade(&inner), begin.step));
                 }
                 Ok((false, begin)) => failed.push(begin),
+                // A store that panicked is not asked again.
                 Err(_) => {}
             }
         }

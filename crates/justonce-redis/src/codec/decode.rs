@@ -16,8 +16,8 @@ use justonce_core::{
 };
 
 use super::frame::{
-    FENCE_BYTES, FINGERPRINT_BYTES, HEAD_BYTES, MAGIC, PROMISE_BYTES, SUM_MODULUS, TOKEN_BYTES,
-    VERSION, sum,
+    FENCE_BYTES, FINGERPRINT_BYTES, HEAD_BYTES, LEASE_BYTES, MAGIC, PROMISE_BYTES, RETENTION_BYTES,
+    SUM_MODULUS, TOKEN_BYTES, VERSION, sum,
 };
 
 /// Reads a whole record with its timeline.
@@ -132,8 +132,11 @@ impl<'a> Input<'a> {
         self.long().map(Timestamp::from_millis)
     }
 
-    fn duration(&mut self) -> Result<Duration, Damage> {
-        self.long().map(Duration::from_millis)
+    /// A duration in so many bytes, eight at most.
+    fn duration<const BYTES: usize>(&mut self) -> Result<Duration, Damage> {
+        let bytes = self.array::<BYTES>()?;
+        let millis = bytes.iter().fold(0, |millis, byte| (millis << 8) | u64::from(*byte));
+        Ok(Duration::from_millis(millis))
     }
 
     fn word(&mut self) -> Result<&'a str, Damage> {
@@ -274,9 +277,9 @@ fn promise(input: &mut Input<'_>) -> Result<Policy, Damage> {
     };
     let on_failure = input.byte()?;
     let max_attempts = NonZeroU32::new(input.number()?);
-    let (lease, cap) = (input.duration()?, input.duration()?);
-    let (retention, refuse) = (input.duration()?, input.duration()?);
-    let (first, max) = (input.duration()?, input.duration()?);
+    let (lease, cap) = (input.duration::<LEASE_BYTES>()?, input.duration::<LEASE_BYTES>()?);
+    let mut long = || input.duration::<RETENTION_BYTES>();
+    let (retention, refuse, first, max) = (long()?, long()?, long()?, long()?);
     let after = if refuse.is_zero() { AfterRetention::New } else { AfterRetention::Refuse(refuse) };
     let on_failure = match on_failure {
         0 => OnFailure::Replay,

@@ -8,7 +8,9 @@ use justonce_core::{
     AfterRetention, Begin, Checkpoint, Fence, OnFailure, OnLapsed, Outcome, Policy, RecordId,
 };
 
-use super::frame::{FINGERPRINT_BYTES, PROMISE_BYTES, SUM_BYTES, TOKEN_BYTES, sum};
+use super::frame::{
+    FINGERPRINT_BYTES, LEASE_BYTES, PROMISE_BYTES, RETENTION_BYTES, SUM_BYTES, TOKEN_BYTES, sum,
+};
 use crate::layout::CLASS;
 
 /// Four numbers, in bytes.
@@ -104,6 +106,12 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The last bytes of a number, which is not larger.
+fn last<const BYTES: usize>(number: u64) -> [u8; BYTES] {
+    let bytes = number.to_be_bytes();
+    bytes.last_chunk().copied().unwrap_or([u8::MAX; BYTES])
+}
+
 fn promise(policy: &Policy, bytes: &mut Vec<u8>) {
     let none = Duration::ZERO;
     let (on_failure, first, max) = match policy.on_failure() {
@@ -122,9 +130,11 @@ fn promise(policy: &Policy, bytes: &mut Vec<u8>) {
     });
     bytes.push(on_failure);
     bytes.extend_from_slice(&policy.max_attempts().map_or(0, NonZeroU32::get).to_be_bytes());
-    let durations = [policy.lease(), policy.lease_cap(), policy.retention(), refuse, first, max];
-    for duration in durations {
-        bytes.extend_from_slice(&millis(duration).to_be_bytes());
+    for lease in [policy.lease(), policy.lease_cap()] {
+        bytes.extend_from_slice(&last::<LEASE_BYTES>(millis(lease)));
+    }
+    for duration in [policy.retention(), refuse, first, max] {
+        bytes.extend_from_slice(&last::<RETENTION_BYTES>(millis(duration)));
     }
 }
 

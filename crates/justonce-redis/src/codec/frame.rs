@@ -1,5 +1,6 @@
 //! The sizes of the parts of a record, and their check sum.
 
+use justonce_core::{MAX_LEASE, MAX_RETENTION};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the layout that this release writes.
@@ -11,7 +12,13 @@ pub(super) const HEAD_BYTES: usize = 77;
 /// Version and digest of a fingerprint, in bytes.
 pub(super) const FINGERPRINT_BYTES: usize = 33;
 /// A policy, in bytes.
-pub(super) const PROMISE_BYTES: usize = 54;
+pub(super) const PROMISE_BYTES: usize = 34;
+/// A lease in milliseconds, in bytes: up to [`MAX_LEASE`].
+pub(super) const LEASE_BYTES: usize = 4;
+/// A retention in milliseconds, in bytes: up to [`MAX_RETENTION`].
+pub(super) const RETENTION_BYTES: usize = 5;
+const _: () = assert!(MAX_LEASE.as_millis() < 1 << (8 * LEASE_BYTES));
+const _: () = assert!(MAX_RETENTION.as_millis() < 1 << (8 * RETENTION_BYTES));
 /// The token of a begin, in bytes.
 pub(super) const TOKEN_BYTES: usize = 16;
 /// A fence, in bytes.
