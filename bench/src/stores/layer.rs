@@ -29,7 +29,9 @@ pub(super) fn measure(
         Process::announced(Command::new(&exe).args(redis).args(more))
     };
     let (plain, near) = (ours(&[])?, ours(&["--near"])?);
-    let peer = Process::announced(Command::new(peer).arg(server.url()))?;
+    // The same server, but a database of its own: the peer lets its keys expire, and where one key
+    // does, Redis looks for an expiry of all.
+    let peer = Process::announced(Command::new(peer).arg(format!("{}/1", server.url())))?;
     let [ours, theirs] = in_turn(args, directory, Load::FirstTime, [&plain.url, &peer.url])?;
     add(report, "layer with Redis: first-time to `idempotent`", ours, theirs, 1.2);
     let urls = [&plain.url, &near.url, &peer.url];
