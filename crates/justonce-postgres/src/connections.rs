@@ -5,7 +5,7 @@
 //! Those that are not needed for a while are given up, so that others can have them.
 
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{
@@ -33,9 +33,11 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Connections of one kind.
 pub(crate) struct Connections {
     pool: Pool,
-    /// A place for each connection that may be used at once.
+    /// A place for each connection that may be used at once, or be in the making.
     places: Arc<Semaphore>,
     most: usize,
+    /// How many places are free for nobody, as the server took no more connections.
+    resting: Arc<Mutex<usize>>,
     /// When it was last looked for those that nobody needs.
     looked: Mutex<Instant>,
 }
@@ -71,7 +73,8 @@ impl Connections {
             StoreError::not_applied(StoreErrorKind::Unavailable, message)
         })?;
         let looked = Mutex::new(Instant::now());
-        Ok(Self { pool, places: Arc::new(Semaphore::new(most)), most, looked })
+        let places = Arc::new(Semaphore::new(most));
+        Ok(Self { pool, places, most, resting: Arc::default(), looked })
     }
 
     /// A connection, as soon as one is free.
@@ -80,10 +83,12 @@ impl Connections {
         let mut until = None;
         loop {
             let place = self.place(&mut until).await?;
-            match self.pool.get().await {
+            let error = match self.pool.get().await {
                 Ok(client) => return Ok(Connection { client, _place: place }),
-                Err(error) if takes_no_more(&error) && self.has_others() => self.shrink(place),
-                Err(error) => return Err(no_connection(error)),
+                Err(error) => error,
+            };
+            if !takes_no_more(&error) || !self.shrinks(place) {
+                return Err(no_connection(error));
             }
         }
     }
@@ -92,7 +97,7 @@ impl Connections {
     /// there is always somebody, as lapsed claims are looked for again and again; the pool of the
     /// callers' transactions keeps what it has until the next one.
     fn give_up_idle(&self) {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = locked(&self.looked);
         if looked.elapsed() >= IDLE / 2 {
             *looked = Instant::now();
             self.pool.retain(|_, metrics| metrics.last_used() < IDLE);
@@ -112,19 +117,39 @@ impl Connections {
         })
     }
 
-    /// Whether there is a connection besides the one that could not be made, or will be.
-    fn has_others(&self) -> bool {
-        self.pool.status().size > 0 || self.places.available_permits() + 1 < self.most
-    }
-
-    /// One place less for a while, so that a connection that exists is waited for instead of
-    /// asking a server again and again that has just said no.
-    fn shrink(&self, place: OwnedSemaphorePermit) {
+    /// No connection could be made for a place, as the server takes no more. If there is another
+    /// one, or may soon be, there are fewer places for a while: what exists is waited for, instead
+    /// of asking a server again and again that has just said no.
+    fn shrinks(&self, place: OwnedSemaphorePermit) -> bool {
+        let mut resting = locked(&self.resting);
+        let free = self.places.available_permits();
+        let busy = self.most.saturating_sub(free + *resting + 1);
+        let made = self.pool.status().size;
+        if made == 0 && busy == 0 {
+            return false;
+        }
+        let mut places = place;
+        // Each that exists may be idle, so it keeps its place.
+        for _ in made..free {
+            if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+                places.merge(place);
+            }
+        }
+        let count = places.num_permits();
+        *resting += count;
+        let resting = Arc::clone(&self.resting);
         tokio::spawn(async move {
             tokio::time::sleep(GROW_AGAIN_AFTER).await;
-            drop(place);
+            let mut resting = locked(&resting);
+            *resting -= count;
+            drop(places);
         });
+        true
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the server has as many connections as it takes.

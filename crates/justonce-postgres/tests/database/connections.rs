@@ -22,6 +22,21 @@ fn narrow(connections: u32) -> PostgresServer {
         .unwrap()
 }
 
+/// Takes as many connections to a server, as soon as it has them.
+async fn taken(server: &PostgresServer, count: usize) -> Vec<tokio_postgres::Client> {
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        // The connection that brought the schema may take a moment to go.
+        if let Ok((client, connection)) =
+            tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await
+        {
+            tokio::spawn(connection);
+            taken.push(client);
+        }
+    }
+    taken
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn those_that_there_are_suffice_where_the_server_takes_no_more() {
     let server = narrow(3);
@@ -46,16 +61,7 @@ async fn those_that_there_are_suffice_where_the_server_takes_no_more() {
 async fn a_server_that_takes_none_is_said_to_at_once_and_found_again() {
     let server = narrow(2);
     let store = PostgresStore::builder(server.url()).connections(16).open().await.unwrap();
-    let mut others = Vec::new();
-    while others.len() < 2 {
-        // The connection that brought the schema may take a moment to go.
-        if let Ok((client, connection)) =
-            tokio_postgres::connect(&server.url(), tokio_postgres::NoTls).await
-        {
-            tokio::spawn(connection);
-            others.push(client);
-        }
-    }
+    let others = taken(&server, 2).await;
     let started = tokio::time::Instant::now();
     let error = store.apply(&begin(&rerun("a"))).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
@@ -67,6 +73,33 @@ async fn a_server_that_takes_none_is_said_to_at_once_and_found_again() {
             tokio::task::yield_now().await;
         }
     };
+    timeout(PROMPTLY, found).await.unwrap();
+}
+
+/// Whoever else asks at that moment has no connection either: nobody waits for another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_none_says_so_to_many_at_once() {
+    let server = narrow(2);
+    let store = PostgresStore::builder(server.url()).connections(16).open().await.unwrap();
+    let others = taken(&server, 2).await;
+    let started = tokio::time::Instant::now();
+    let tasks: Vec<_> = (0..40)
+        .map(|at| {
+            // With a checkpoint each goes alone.
+            let point = Checkpoint::new("asked", "what").unwrap();
+            let (store, step) =
+                (store.clone(), begin(&rerun(&format!("{at}")).starting_from(point)));
+            tokio::spawn(async move { store.apply(&step).await })
+        })
+        .collect();
+    for task in tasks {
+        let error = task.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("53300"), "{error}");
+    }
+    assert!(started.elapsed().as_secs() < 4, "there was nothing to wait for");
+    drop(others);
+    let step = begin(&rerun("a"));
+    let found = async { while store.apply(&step).await.is_err() {} };
     timeout(PROMPTLY, found).await.unwrap();
 }
 
