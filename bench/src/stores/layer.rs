@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 use justonce_testkit::servers::RedisServer;
 
-use super::run::{SLICE, StoresArgs, add};
+use super::run::{SLICE, StoresArgs, add_ratio};
 use crate::gateway::{Load, Process, load, prime};
 use crate::report::{Report, median};
 
@@ -32,26 +32,40 @@ pub(super) fn measure(
     // The same server, but a database of its own: the peer lets its keys expire, and where one key
     // does, Redis looks for an expiry of all.
     let peer = Process::announced(Command::new(peer).arg(format!("{}/1", server.url())))?;
-    let [ours, theirs] = in_turn(args, directory, Load::FirstTime, [&plain.url, &peer.url])?;
-    add(report, "layer with Redis: first-time to `idempotent`", ours, theirs, 1.2);
+    let urls = [&plain.url, &peer.url];
+    let rounds = in_turn(args, server, directory, Load::FirstTime, urls)?;
+    let pairs = rounds.iter().map(|[ours, theirs]| (*ours, *theirs)).collect();
+    add_in_rounds(report, "layer with Redis: first-time to `idempotent`", pairs, 1.2);
     let urls = [&plain.url, &near.url, &peer.url];
-    let [ours, cached, theirs] = in_turn(args, directory, Load::Duplicates, urls)?;
-    add(report, "layer with Redis: duplicates to `idempotent`", ours, theirs, 1.0);
+    let rounds = in_turn(args, server, directory, Load::Duplicates, urls)?;
+    let pairs = rounds.iter().map(|[ours, _, theirs]| (*ours, *theirs)).collect();
+    add_in_rounds(report, "layer with Redis: duplicates to `idempotent`", pairs, 1.0);
+    let pairs = rounds.iter().map(|[_, cached, theirs]| (*cached, *theirs)).collect();
     let what = "layer with Redis and the near cache: duplicates to `idempotent`";
-    add(report, what, cached, theirs, 1.5);
+    add_in_rounds(report, what, pairs, 1.5);
     Ok(())
 }
 
-/// The median rates of some servers under one load. In a round they are loaded in slices of a
-/// second in turn, every other time backwards, so that all meet the same moods of the machine.
+/// Adds the median ratio of rounds: in each of them both met the same moods of the machine.
+fn add_in_rounds(report: &mut Report, what: &str, pairs: Vec<(f64, f64)>, least: f64) {
+    let ratio = median(pairs.iter().map(|(ours, theirs)| ours / theirs).collect());
+    let (ours, theirs) = pairs.into_iter().unzip();
+    add_ratio(report, what, ratio, [median(ours), median(theirs)], least);
+}
+
+/// The rates of some servers under one load, round by round. Each round begins with an empty Redis.
+/// In it the servers are loaded in slices of a second in turn, every other time backwards, so that
+/// all meet the same moods of the machine.
 fn in_turn<const SERVERS: usize>(
     args: &StoresArgs,
+    server: &RedisServer,
     directory: &Path,
     what: Load,
     urls: [&String; SERVERS],
-) -> Result<[f64; SERVERS]> {
-    let mut rates = [const { Vec::new() }; SERVERS];
+) -> Result<Vec<[f64; SERVERS]>> {
+    let mut rounds = Vec::new();
     for round in 0..args.rounds {
+        server.cli(&["FLUSHALL"])?;
         let mut sums = [0.0; SERVERS];
         for slice in 0..args.seconds {
             let mut turn: Vec<_> = urls.into_iter().zip(&mut sums).enumerate().collect();
@@ -67,9 +81,7 @@ fn in_turn<const SERVERS: usize>(
                 *sum += load(directory, url, what, &name, CONNECTIONS, SLICE)?.rate;
             }
         }
-        for (rates, sum) in rates.iter_mut().zip(sums) {
-            rates.push(sum / args.seconds.max(1) as f64);
-        }
+        rounds.push(sums.map(|sum| sum / args.seconds.max(1) as f64));
     }
-    Ok(rates.map(median))
+    Ok(rounds)
 }

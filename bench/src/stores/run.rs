@@ -93,9 +93,14 @@ pub(super) async fn in_turn(
     Ok(rates)
 }
 
-/// Adds a ratio to the report.
+/// Adds the ratio of two rates to the report.
 pub(super) fn add(report: &mut Report, what: &str, ours: f64, theirs: f64, least: f64) {
-    let ratio = ours / theirs;
-    let measured = format!("{ratio:.2} × ({:.1} k/s to {:.1} k/s)", ours / 1e3, theirs / 1e3);
+    add_ratio(report, what, ours / theirs, [ours, theirs], least);
+}
+
+/// Adds a ratio to the report, and the rates that it comes from.
+pub(super) fn add_ratio(report: &mut Report, what: &str, ratio: f64, rates: [f64; 2], least: f64) {
+    let [ours, theirs] = rates.map(|rate| rate / 1e3);
+    let measured = format!("{ratio:.2} × ({ours:.1} k/s to {theirs:.1} k/s)");
     report.add(what, measured, &format!("≥ {least} ×"), ratio >= least);
 }

@@ -156,9 +156,8 @@ enum Algorithm {
 
 impl FingerprintBuilder {
     /// Adds a part in which every byte counts.
-    pub fn part(mut self, name: &str, value: &[u8]) -> Self {
-        self.add(name, b"raw", value);
-        self
+    pub fn part(self, name: &str, value: &[u8]) -> Self {
+        self.canonical(name, &Canonical::Raw(value))
     }
 
     /// Adds a JSON part in its canonical form; what does not parse counts byte for byte.
@@ -168,8 +167,16 @@ impl FingerprintBuilder {
 
     /// Adds a part that is in its canonical form already.
     pub fn canonical(mut self, name: &str, value: &Canonical<'_>) -> Self {
-        self.add(name, value.kind(), value.as_bytes());
+        self.add(name, value);
         self
+    }
+
+    /// The same for whoever adds many: a builder is large to be moved about.
+    pub fn add(&mut self, name: &str, value: &Canonical<'_>) {
+        for bytes in [name.as_bytes(), value.kind(), value.as_bytes()] {
+            self.update(&hash::length(bytes));
+            self.update(bytes);
+        }
     }
 
     /// Finishes the fingerprint.
@@ -184,14 +191,6 @@ impl FingerprintBuilder {
                 use sha2::Digest;
                 Fingerprint { version: Fingerprint::SHA256, digest: hasher.finalize().into() }
             }
-        }
-    }
-
-    /// Borrowed: it is large to be moved about.
-    fn add(&mut self, name: &str, kind: &[u8], value: &[u8]) {
-        for bytes in [name.as_bytes(), kind, value] {
-            self.update(&hash::length(bytes));
-            self.update(bytes);
         }
     }
 

@@ -45,10 +45,15 @@ impl Keyed {
         Self { key, gathered: ArrayVec::new(), long: None }
     }
 
+    #[inline]
     pub(crate) fn update(&mut self, bytes: &[u8]) {
-        if self.long.is_none() && self.gathered.try_extend_from_slice(bytes).is_ok() {
-            return;
+        if self.long.is_some() || self.gathered.try_extend_from_slice(bytes).is_err() {
+            self.update_long(bytes);
         }
+    }
+
+    #[cold]
+    fn update_long(&mut self, bytes: &[u8]) {
         let (key, gathered) = (&self.key, &self.gathered);
         let long = self.long.get_or_insert_with(|| {
             let mut hasher = blake3::Hasher::new_keyed(key);

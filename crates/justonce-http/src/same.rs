@@ -1,11 +1,15 @@
 //! What counts as the same request: scopes and fingerprints.
 
+use std::hash::BuildHasherDefault;
+
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName};
+use justonce_core::store::IdHasher;
 use justonce_core::{Canonical, Fingerprint, FingerprintKey, Key, Scope, ScopeError};
 use percent_encoding::percent_decode;
-use quick_cache::sync::Cache;
+use quick_cache::UnitWeighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use crate::problem::{Problem, ProblemCode};
 use crate::rule::{BodyMode, Places, Rule, ScopePart};
@@ -18,7 +22,7 @@ const SHOWN_BYTES: usize = 256;
 /// The namespaces of a route's callers. Making one takes longer than everything else that is done
 /// for a duplicate, and most callers come again.
 #[derive(Debug)]
-pub(crate) struct Scopes(Cache<[u8; 32], Caller>);
+pub(crate) struct Scopes(Cache<[u8; 32], Caller, UnitWeighter, BuildHasherDefault<IdHasher>>);
 
 /// Whose a request is.
 #[derive(Clone, Debug)]
@@ -29,7 +33,9 @@ pub(crate) struct Caller {
 
 impl Default for Scopes {
     fn default() -> Self {
-        Self(Cache::new(REMEMBERED_SCOPES))
+        let (hasher, lifecycle) = (BuildHasherDefault::default(), DefaultLifecycle::default());
+        let weight = REMEMBERED_SCOPES as u64;
+        Self(Cache::with(REMEMBERED_SCOPES, weight, UnitWeighter, hasher, lifecycle))
     }
 }
 
@@ -149,22 +155,22 @@ pub(crate) fn fingerprint(
     body: &Canonical<'_>,
 ) -> Fingerprint {
     let asked = &rule.fingerprint;
-    let mut builder = caller
-        .fingerprints
-        .builder()
-        .part("method", parts.method.as_str().as_bytes())
-        .part("path", parts.uri.path().as_bytes());
+    let mut builder = caller.fingerprints.builder();
+    let mut add = |name: &str, value: &[u8]| builder.add(name, &Canonical::Raw(value));
+    add("method", parts.method.as_str().as_bytes());
+    add("path", parts.uri.path().as_bytes());
     if asked.query
         && let Some(query) = parts.uri.query()
     {
-        builder = builder.part("query", query.as_bytes());
+        add("query", query.as_bytes());
     }
     for name in &asked.headers {
         for line in parts.headers.get_all(name) {
-            builder = builder.part(name.as_str(), line.as_bytes());
+            add(name.as_str(), line.as_bytes());
         }
     }
-    builder.canonical("body", body).finish()
+    builder.add("body", body);
+    builder.finish()
 }
 
 /// The key of a request whose content is its key: requests with the same fingerprint are one
