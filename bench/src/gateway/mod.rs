@@ -11,4 +11,4 @@ pub(crate) use layer::{LayerArgs, serve as serve_layer};
 pub(crate) use origin::serve as serve_origin;
 pub(crate) use processes::Process;
 pub(crate) use run::{GatewayArgs, run};
-pub(crate) use wrk::{Load, load, prime};
+pub(crate) use wrk::{Askers, Load, load, prime};

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::processes::Process;
-use super::wrk::{Load, Measured, load, prime};
+use super::wrk::{Askers, Load, Measured, load, prime};
 use crate::machine::describe;
 use crate::report::{Report, median, write_into};
 
@@ -118,7 +118,8 @@ fn in_turn(args: &GatewayArgs, directory: &Path, what: Load, urls: [&str; 2]) ->
             if what == Load::Duplicates {
                 urls.into_iter().try_for_each(|url| prime(url, &name))?;
             }
-            let one = |url| load(directory, url, what, &name, args.connections, SLICE);
+            let askers = Askers { threads: 1, connections: args.connections };
+            let one = |url| load(directory, url, what, &name, askers, SLICE);
             let [our, their] = urls;
             ours.push(one(our)?);
             theirs.push(one(their)?);

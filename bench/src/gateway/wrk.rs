@@ -1,4 +1,4 @@
-//! The load: wrk, one thread, so that the servers get most of the machine.
+//! The load: wrk, with few threads, so that the servers get most of the machine.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -40,10 +40,14 @@ else
   wrk.headers["Idempotency-Key"] = name .. "-0"
 end
 if kind == "first" then
-  local n = 0
+  local threads, n = 0, 0
+  function setup(thread)
+    threads = threads + 1
+    thread:set("number", threads)
+  end
   function request()
     n = n + 1
-    wrk.headers["Idempotency-Key"] = name .. "-" .. n
+    wrk.headers["Idempotency-Key"] = name .. "-" .. number .. "-" .. n
     return wrk.format()
   end
 end
@@ -75,13 +79,22 @@ pub(crate) fn prime(url: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// How much is asked at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Askers {
+    /// Of wrk.
+    pub(crate) threads: u32,
+    /// Of all threads together.
+    pub(crate) connections: u32,
+}
+
 /// Loads a server for a while.
 pub(crate) fn load(
     directory: &Path,
     url: &str,
     load: Load,
     name: &str,
-    connections: u32,
+    askers: Askers,
     time: Duration,
 ) -> Result<Measured> {
     let kind = match load {
@@ -95,7 +108,7 @@ pub(crate) fn load(
         SCRIPT.replace("KIND", kind).replace("NAME", name).replace("BODY", BODY),
     )?;
     let output = Command::new("wrk")
-        .args(["-t", "1", "-c", &connections.to_string()])
+        .args(["-t", &askers.threads.to_string(), "-c", &askers.connections.to_string()])
         .args(["-d", &format!("{}s", time.as_secs().max(1)), "--timeout", "10s", "-s"])
         .arg(&script)
         .arg(url)

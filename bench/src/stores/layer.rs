@@ -7,11 +7,14 @@ use anyhow::Result;
 use justonce_testkit::servers::RedisServer;
 
 use super::run::{SLICE, StoresArgs, add_ratio};
-use crate::gateway::{Load, Process, load, prime};
+use crate::gateway::{Askers, Load, Process, load, prime};
 use crate::report::{Report, median};
 
-/// How many connections at once.
-const CONNECTIONS: u32 = 64;
+/// Who asks for operations, as in the benchmark of the gateway.
+const ASKERS: Askers = Askers { threads: 1, connections: 64 };
+/// Who asks for duplicates. One thread asks for fewer than the near cache can answer: a seventh of
+/// the machine would idle.
+const DUPLICATE_ASKERS: Askers = Askers { threads: 2, connections: 64 };
 
 pub(super) fn measure(
     args: &StoresArgs,
@@ -63,6 +66,7 @@ fn in_turn<const SERVERS: usize>(
     what: Load,
     urls: [&String; SERVERS],
 ) -> Result<Vec<[f64; SERVERS]>> {
+    let askers = if what == Load::Duplicates { DUPLICATE_ASKERS } else { ASKERS };
     let mut rounds = Vec::new();
     for round in 0..args.rounds {
         server.cli(&["FLUSHALL"])?;
@@ -78,7 +82,7 @@ fn in_turn<const SERVERS: usize>(
                 if what == Load::Duplicates {
                     prime(url, &name)?;
                 }
-                *sum += load(directory, url, what, &name, CONNECTIONS, SLICE)?.rate;
+                *sum += load(directory, url, what, &name, askers, SLICE)?.rate;
             }
         }
         rounds.push(sums.map(|sum| sum / args.seconds.max(1) as f64));

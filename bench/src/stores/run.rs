@@ -23,7 +23,7 @@ pub(crate) struct StoresArgs {
     #[arg(long, default_value_t = 3)]
     pub(super) rounds: u64,
     /// Seconds that each candidate is loaded in a round.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 6)]
     pub(super) seconds: u64,
     /// The peer's binary; `cargo xtask bench stores` builds it. Without it, it is left out.
     #[arg(long)]
