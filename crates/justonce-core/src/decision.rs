@@ -179,7 +179,11 @@ pub(crate) fn refuse(action: &Action, fence: Fence, lost: Lost, now: Timestamp) 
         Action::Checkpoint(..) => Some(RefusedStep::Checkpoint),
         Action::Abandon(..) => Some(RefusedStep::Abandon),
         Action::Resolve(..) => Some(RefusedStep::Resolve),
-        Action::Begin(_) | Action::Peek(_) | Action::Sweep => None,
+        Action::Begin(_)
+        | Action::Peek(_)
+        | Action::Expire(_)
+        | Action::Erase(_)
+        | Action::Sweep => None,
     };
     let note = step.map(|step| Note { at: now, fence, kind: NoteKind::Refused(step) });
     Decision { note, ..keep(Answer::Lost(lost)) }

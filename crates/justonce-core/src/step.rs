@@ -44,6 +44,10 @@ pub enum Action {
     Abandon(Fence, UnknownReason),
     /// Say what became of an unknown operation.
     Resolve(Fence, Box<Resolve>),
+    /// End the retention of an operation that has ended: now, instead of when it is over.
+    Expire(Fence),
+    /// Remove the record of an operation that has ended, and its tombstone: nothing remains.
+    Erase(Fence),
     /// Do what time alone demands: end a retention, hold a lapsed claim.
     Sweep,
 }
@@ -225,6 +229,8 @@ pub enum Lost {
     Held,
     /// A resolution met an operation that is not unknown.
     NotUnknown,
+    /// An operation that has not ended cannot be expired or erased.
+    NotEnded,
 }
 
 /// What a sweep did with one record.
@@ -289,7 +295,9 @@ impl Action {
             | Self::Renew(fence)
             | Self::Checkpoint(fence, _)
             | Self::Abandon(fence, _)
-            | Self::Resolve(fence, _) => Some(*fence),
+            | Self::Resolve(fence, _)
+            | Self::Expire(fence)
+            | Self::Erase(fence) => Some(*fence),
         }
     }
 
@@ -306,13 +314,15 @@ impl Action {
             Self::Checkpoint(..) => "checkpoint",
             Self::Abandon(..) => "abandon",
             Self::Resolve(..) => "resolve",
+            Self::Expire(_) => "expire",
+            Self::Erase(_) => "erase",
             Self::Sweep => "sweep",
         }
     }
 
     /// Whether a step whose reply was lost may be sent again without harm: a begin by its token,
-    /// the writes by their fence. A repeated release may say *lost* where the first would have
-    /// said *applied*; either way the caller no longer holds the key.
+    /// the writes by their fence. A repeated release, expire or erase may say *lost* where the
+    /// first would have said *applied*; either way what it was to remove is not there.
     #[must_use]
     pub const fn is_repeatable(&self) -> bool {
         match self {

@@ -10,10 +10,10 @@ use crate::clock::Timestamp;
 use crate::decision::{Change, Decision, existing, granted, keep, put, refuse, remove};
 use crate::fingerprint::Fingerprint;
 use crate::outcome::Outcome;
-use crate::policy::{OnFailure, OnLapsed, Policy};
+use crate::policy::{AfterRetention, OnFailure, OnLapsed, Policy};
 use crate::record::{
-    Entry, Failed, InProgress, Record, Settled, State, Subject, Unknown, UnknownReason, Waiting,
-    handed_over,
+    Entry, Failed, InProgress, Record, Settled, State, Subject, Tombstone, Unknown, UnknownReason,
+    Waiting, handed_over,
 };
 use crate::step::{
     Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost, Replay,
@@ -38,6 +38,8 @@ pub fn transition(
         Action::Begin(begin) => decide_begin(&view, begin, now, fresh),
         Action::Peek(fingerprint) => decide_peek(&view, fingerprint, now),
         Action::Sweep => decide_sweep(entry, &view, now),
+        Action::Expire(fence) => decide_expire(&view, *fence, now),
+        Action::Erase(fence) => decide_erase(&view, *fence),
         _ => decide_write(&view, action, now),
     }
 }
@@ -146,6 +148,52 @@ fn decide_sweep(entry: Option<&Entry>, view: &View<'_>, now: Timestamp) -> Decis
             _ => keep(Answer::Swept(SweepDone::Kept)),
         },
         _ => keep(Answer::Swept(SweepDone::Kept)),
+    }
+}
+
+/// The end of a retention, brought forward: what remains is what time would have left.
+fn decide_expire(view: &View<'_>, fence: Fence, now: Timestamp) -> Decision {
+    let View::Kept(record) = view else {
+        return keep(Answer::Lost(Lost::Gone));
+    };
+    let settled = match ended(record, fence) {
+        Ok(settled) => settled,
+        Err(lost) => return keep(Answer::Lost(lost)),
+    };
+    match settled.after_retention {
+        AfterRetention::New => remove(Answer::Applied),
+        AfterRetention::Refuse(life) => {
+            let tombstone = Tombstone { fence, since: now, until: now.after(life) };
+            Decision { change: Change::Put(Entry::Tombstone(tombstone)), ..remove(Answer::Applied) }
+        }
+    }
+}
+
+/// Nothing remains, also of a tombstone: the next begin finds a new operation.
+fn decide_erase(view: &View<'_>, fence: Fence) -> Decision {
+    let erasable = match view {
+        View::Absent => Err(Lost::Gone),
+        View::Buried(tombstone) if tombstone.fence != fence => Err(Lost::Superseded),
+        View::Buried(_) => Ok(()),
+        View::Kept(record) => ended(record, fence).map(|_| ()),
+    };
+    match erasable {
+        Ok(()) => remove(Answer::Applied),
+        Err(lost) => keep(Answer::Lost(lost)),
+    }
+}
+
+/// How an operation ended, if it did under this fence. What may still run, or be tried again, or
+/// must be found out first, is kept.
+fn ended(record: &Record, fence: Fence) -> Result<&Settled, Lost> {
+    if record.fence != fence {
+        return Err(Lost::Superseded);
+    }
+    match &record.state {
+        State::Completed(settled) | State::Failed(Failed::Final(settled)) => Ok(settled),
+        State::InProgress(_) | State::Unknown(_) | State::Failed(Failed::Waiting(_)) => {
+            Err(Lost::NotEnded)
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use justonce_core::store::{
     Ticket,
 };
 use justonce_core::{
-    Action, Answer, Engine, Existing, Failure, FailureKind, Fence, Fingerprint, OnLapsed,
+    Action, Answer, Engine, Existing, Failure, FailureKind, Fence, Fingerprint, Lost, OnLapsed,
     Operation, Outcome, Owner, Ran, RecordId, Resolution, Resolve, Resolver, Scope, Step,
     StoreError, StoreErrorKind, StoreResult, Token, UnknownReason, Why,
 };
@@ -302,6 +302,44 @@ async fn an_ill_cache_is_still_told_to_forget() {
     store.erase();
     cached.forget(&operation.id()).await;
     assert!(matches!(cached.apply(&begin(&operation)).await.unwrap(), Answer::Claimed(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_expired_or_erased_here_is_dropped_at_once() {
+    for give_up in [Action::Expire, Action::Erase] {
+        let (store, remote) = (Erasable::new(), Remote::default());
+        let cached = Cached::new(store.clone(), remote.clone());
+        let operation = order("order-17");
+        let fence = claim(&cached, &operation).await;
+        let complete = Step::new(operation.id(), Action::Complete(fence, done()));
+        cached.apply(&complete).await.unwrap();
+        let steps = store.steps.get();
+        let replayed = cached.apply(&begin(&operation)).await.unwrap();
+        assert_eq!((replayed.completed(), store.steps.get()), (Some(&done()), steps));
+        let old = Step::new(operation.id(), give_up(fence.next()));
+        assert_eq!(cached.apply(&old).await.unwrap(), Answer::Lost(Lost::Superseded));
+        assert_eq!(cached.apply(&begin(&operation)).await.unwrap().completed(), Some(&done()));
+        let step = Step::new(operation.id(), give_up(fence));
+        assert_eq!(cached.apply(&step).await.unwrap(), Answer::Applied);
+        assert!(matches!(cached.apply(&begin(&operation)).await.unwrap(), Answer::Claimed(_)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_erased_elsewhere_is_replayed_here_for_no_longer_than_the_age() {
+    let store = Erasable::new();
+    let near = NearCache::builder().age(60 * SECOND).build();
+    let (here, elsewhere) = (Cached::new(store.clone(), near), Cached::near(store.clone()));
+    let operation = order("order-17");
+    let fence = claim(&here, &operation).await;
+    let complete = Step::new(operation.id(), Action::Complete(fence, done()));
+    here.apply(&complete).await.unwrap();
+    let erase = Step::new(operation.id(), Action::Erase(fence));
+    assert_eq!(elsewhere.apply(&erase).await.unwrap(), Answer::Applied);
+    pass(59 * SECOND).await;
+    assert_eq!(here.apply(&begin(&operation)).await.unwrap().completed(), Some(&done()));
+    pass(SECOND).await;
+    assert!(matches!(here.apply(&begin(&operation)).await.unwrap(), Answer::Claimed(_)));
 }
 
 #[tokio::test(start_paused = true)]

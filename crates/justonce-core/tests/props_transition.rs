@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use draw::settings::cases;
-use draw::steps::{Drawn, RETENTION, Replay, begin, drawn, history, policy};
+use draw::steps::{Drawn, RETENTION, Replay, What, begin, drawn, history, policy};
 use justonce_core::{
-    Action, Answer, Change, Entry, Existing, Fence, Fingerprint, Lost, Scope, State, StateName,
-    SweepDone, Token, state_at, transition,
+    Action, Answer, Change, Entry, Existing, Failed, Fence, Fingerprint, Lost, Scope, State,
+    StateName, SweepDone, Token, state_at, transition,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -25,7 +25,7 @@ fn repeated(first: &Answer, removed: bool) -> Answer {
     match first {
         // The first has done it, so there is nothing left to do.
         Answer::Swept(_) => Answer::Swept(SweepDone::Kept),
-        // The first has freed the key: the caller no longer holds it either way.
+        // The first has left nothing to write to: the key is free, or only a tombstone is there.
         Answer::Applied if removed => Answer::Lost(Lost::Gone),
         other => other.clone(),
     }
@@ -42,7 +42,7 @@ proptest! {
         let existed = replay.stored.is_some();
         let first = replay.step(&action);
         let once = replay.entry().cloned();
-        let removed = existed && once.is_none();
+        let removed = existed && once.as_ref().is_none_or(|entry| entry.record().is_none());
         let second = replay.step(&action);
         prop_assert_eq!(replay.entry(), once.as_ref());
         prop_assert_eq!(second, repeated(&first, removed));
@@ -101,6 +101,10 @@ proptest! {
             let completed = replay.entry().cloned();
             let expires_at = replay.now.after(RETENTION);
             for next in &after {
+                if matches!(next.what, What::Expire | What::Erase) {
+                    // That is what they are for.
+                    continue;
+                }
                 replay.take(next);
                 if replay.now >= expires_at {
                     break;
@@ -118,6 +122,28 @@ proptest! {
                 prop_assert!(same || peeked == mismatch, "{:?}", peeked);
             }
         }
+    }
+
+    #[test]
+    fn only_what_has_ended_is_given_up(past in history(), next in drawn(), erase in any::<bool>()) {
+        let mut replay = Replay::of(&past);
+        let what = if erase { What::Erase } else { What::Expire };
+        let next = Drawn { what, ..next };
+        replay.pass(next.pause);
+        let state = replay.entry().map_or(StateName::Absent, |entry| state_at(entry, replay.now));
+        let waits = replay.entry().and_then(Entry::record).is_some_and(|record| {
+            matches!(record.state, State::Failed(Failed::Waiting(_)))
+        });
+        let action = next.action(replay.entry());
+        let decision = replay.decide(&action);
+        let over = erase && state == StateName::Tombstone;
+        let ended = matches!(state, StateName::Completed | StateName::Failed) && !waits;
+        let own = next.fence == 0 && (ended || over);
+        prop_assert_eq!(decision.answer == Answer::Applied, own, "{:?}", decision);
+        prop_assert_eq!(decision.change == Change::Keep, !own);
+        prop_assert!(decision.durable || !own, "what is gone must not come back");
+        let leaves = matches!(decision.change, Change::Put(Entry::Tombstone(_)));
+        prop_assert!(!leaves || !erase, "an erase leaves nothing");
     }
 
     #[test]

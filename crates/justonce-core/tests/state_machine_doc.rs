@@ -76,6 +76,7 @@ fn actions(entry: Option<&Entry>, policy: &Arc<Policy>) -> Vec<Action> {
         actions.push(Action::Complete(fence, outcome()));
         actions.push(Action::Release(fence));
         actions.push(Action::Renew(fence));
+        actions.extend([Action::Expire(fence), Action::Erase(fence)]);
         actions.push(Action::Abandon(fence, UnknownReason::Reported));
         let point = Checkpoint::new("half", "way").expect("a valid checkpoint");
         actions.push(Action::Checkpoint(fence, point));

@@ -43,6 +43,9 @@ fn every_step() -> Vec<Step> {
         Action::Checkpoint(fence, Checkpoint::new("half", "way").unwrap()),
         Action::Abandon(fence, UnknownReason::Reported),
         Action::Resolve(fence, Box::new(resolve)),
+        // Of another record, so that there is something left to look at.
+        Action::Expire(fence.next()),
+        Action::Erase(fence.next()),
         Action::Sweep,
     ];
     let begin = Step::begin(&operation, Owner::new("test"), Token(1));
@@ -209,6 +212,8 @@ async fn an_observer_sees_names_results_and_times() {
         ("checkpoint", "lost"),
         ("abandon", "lost"),
         ("resolve", "lost"),
+        ("expire", "lost"),
+        ("erase", "lost"),
         ("sweep", "swept"),
     ];
     let expected: Vec<_> =

@@ -91,6 +91,8 @@ problems! {
     RecordNotFound "record-not-found" 404 false "There is no such record";
     /// To operators: the operation is not unknown, so there is nothing to resolve.
     NotUnknown "not-unknown" 409 false "The operation is not unknown";
+    /// To operators: the operation has not ended, so there is nothing to give up.
+    NotEnded "not-ended" 409 false "The operation has not ended";
     /// To operators: the saga is not stuck, so there is nothing to retry.
     NotStuck "not-stuck" 409 false "The saga is not stuck";
     /// To operators: the operation was claimed again since.

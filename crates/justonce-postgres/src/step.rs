@@ -23,6 +23,8 @@ pub(crate) async fn apply(db: &Db, way: Option<Connection>, step: &Step) -> Stor
         Action::Begin(begin) => claim(db, way, &step.id, begin).await,
         Action::Peek(fingerprint) => peek(db, &step.id, fingerprint).await,
         Action::Complete(fence, outcome) => complete(db, way, &step.id, *fence, outcome).await,
+        Action::Expire(fence) => give_up(db, step, *fence, false).await,
+        Action::Erase(fence) => give_up(db, step, *fence, true).await,
         Action::Sweep => sweep(db, &step.id).await,
         _ => write(db, step).await,
     }
@@ -216,9 +218,17 @@ fn written(step: &str, answer: &str, left: Option<i64>) -> StoreResult<Answer> {
         "superseded" => Answer::Lost(Lost::Superseded),
         "settled" => Answer::Lost(Lost::Settled),
         "held" => Answer::Lost(Lost::Held),
+        "not_ended" => Answer::Lost(Lost::NotEnded),
         "not_unknown" => Answer::Lost(Lost::NotUnknown),
         other => return Err(unexpected(step, other)),
     })
+}
+
+/// Expire, and erase, which leaves no tombstone.
+async fn give_up(db: &Db, step: &Step, fence: Fence, erase: bool) -> StoreResult<Answer> {
+    let (id, fence) = (step.id.as_bytes().as_slice(), fence_number(fence));
+    let row = db.one(&db.sql.give_up, &[&db.now(), &id, &fence, &erase]).await?;
+    written(step.action.name(), row.try_get(0).map_err(damaged)?, None)
 }
 
 async fn sweep(db: &Db, id: &RecordId) -> StoreResult<Answer> {

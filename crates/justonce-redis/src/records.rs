@@ -71,6 +71,8 @@ impl RedisStore {
                 self.write(id, &scripts.abandon, *fence, &[reason.as_str().as_bytes()]).await
             }
             Action::Resolve(fence, resolve) => self.resolve(id, *fence, resolve).await,
+            Action::Expire(fence) => self.write(id, &scripts.expire, *fence, &[]).await,
+            Action::Erase(fence) => self.write(id, &scripts.erase, *fence, &[]).await,
             Action::Sweep => self.sweep_one(id).await,
         }
     }
@@ -150,7 +152,7 @@ impl RedisStore {
         self.write(id, &self.scripts.resolve, fence, &[&outcome, how, who, name, why]).await
     }
 
-    /// A write by an owner, or by somebody who resolves.
+    /// A write by an owner, or by an operator.
     async fn write(
         &self,
         id: &RecordId,

@@ -127,6 +127,7 @@ pub(crate) fn written(id: &RecordId, value: &Value) -> StoreResult<Answered> {
         Some(b"superseded") => (Answer::Lost(Lost::Superseded), false),
         Some(b"settled") => (Answer::Lost(Lost::Settled), false),
         Some(b"held") => (Answer::Lost(Lost::Held), false),
+        Some(b"not_ended") => (Answer::Lost(Lost::NotEnded), false),
         Some(b"not_unknown") => (Answer::Lost(Lost::NotUnknown), false),
         Some(b"damaged") => return Err(damaged_head(id)),
         _ => return Err(strange("a write")),

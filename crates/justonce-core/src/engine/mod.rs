@@ -21,6 +21,7 @@ mod begin;
 mod builder;
 mod context;
 mod drive;
+mod expire;
 mod held;
 mod look;
 mod lost;

@@ -45,6 +45,8 @@ pub(crate) enum What {
     Checkpoint(Checkpoint),
     Abandon(UnknownReason),
     Resolve(Resolution),
+    Expire,
+    Erase,
     Sweep,
 }
 
@@ -132,6 +134,8 @@ pub(crate) fn drawn() -> impl Strategy<Value = Drawn> {
         2 => checkpoint().prop_map(What::Checkpoint),
         2 => reason().prop_map(What::Abandon),
         2 => resolution().prop_map(What::Resolve),
+        1 => Just(What::Expire),
+        1 => Just(What::Erase),
         2 => Just(What::Sweep),
     ];
     let fence = prop_oneof![8 => Just(0_i64), 1 => Just(-1), 1 => Just(1)];
@@ -171,6 +175,8 @@ impl Drawn {
                     why: Why::new("asked the bank"),
                 }),
             ),
+            What::Expire => Action::Expire(fence),
+            What::Erase => Action::Erase(fence),
             What::Sweep => Action::Sweep,
         }
     }

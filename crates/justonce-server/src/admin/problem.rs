@@ -43,7 +43,7 @@ impl Refusal {
         Self(Problem::new(ProblemCode::Overloaded, detail))
     }
 
-    /// The answer to a resolution that changed nothing.
+    /// The answer to a resolution, an expire or an erase that changed nothing.
     pub(crate) fn lost(lost: Lost, state: Option<StateName>) -> Self {
         let state = state.unwrap_or(StateName::Absent).as_str();
         let problem = match lost {
@@ -55,6 +55,13 @@ impl Refusal {
                                       resolved. Nothing was changed."
                 );
                 Problem::new(ProblemCode::NotUnknown, detail)
+            }
+            Lost::NotEnded => {
+                let detail = format!(
+                    "The operation is {state}, and only what is completed or failed for good can \
+                     be expired or erased. Nothing was changed."
+                );
+                Problem::new(ProblemCode::NotEnded, detail)
             }
         };
         Self(problem.with("state", json!(state)))

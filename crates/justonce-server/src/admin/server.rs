@@ -97,6 +97,8 @@ fn router(to: &AdminAddress) -> Router<Arc<Watched>> {
         .route("/keys/{id}/complete", post(keys::complete))
         .route("/keys/{id}/fail", post(keys::fail))
         .route("/keys/{id}/release", post(keys::release))
+        .route("/keys/{id}/expire", post(keys::expire))
+        .route("/keys/{id}/erase", post(keys::erase))
         .route("/sagas", get(sagas::list))
         .route("/sagas/{id}", get(sagas::show))
         .route("/sagas/{id}/retry", post(sagas::retry));

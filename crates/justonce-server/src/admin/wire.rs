@@ -164,6 +164,26 @@ pub(crate) struct Resolved {
     pub(crate) by: String,
 }
 
+/// Who gives an outcome up, and why.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GivingUp {
+    pub(crate) fence: u64,
+    pub(crate) by: String,
+    pub(crate) why: String,
+}
+
+/// What became of an outcome that was given up.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct GivenUp {
+    pub(crate) id: String,
+    /// `absent` or `tombstone`; another if somebody has used the key anew since.
+    pub(crate) state: String,
+    /// `expired` or `erased`.
+    pub(crate) result: String,
+    pub(crate) by: String,
+}
+
 /// One page of sagas.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SagaPage {

@@ -6,8 +6,8 @@ pub(crate) mod print;
 mod run;
 
 pub use options::{
-    AdminOptions, KeysCommand, KeysOptions, ListOptions, OutcomeOptions, ResolveOptions,
-    ShowOptions,
+    AdminOptions, GiveUpOptions, KeysCommand, KeysOptions, ListOptions, OutcomeOptions,
+    ResolveOptions, ShowOptions,
 };
 pub use run::run;
 pub(crate) use run::{LITERAL, by, full_id, query, refused, told};

@@ -57,6 +57,12 @@ pub enum KeysCommand {
     Fail(OutcomeOptions),
     /// Say that an unknown operation did not take effect: the next request executes it
     Release(ResolveOptions),
+    /// End the retention of an operation that has ended: its outcome is gone, and late arrivals
+    /// are refused where the route says so
+    Expire(GiveUpOptions),
+    /// Remove the record of an operation that has ended, and its tombstone: the next request with
+    /// its key executes again, however late it comes
+    Erase(GiveUpOptions),
 }
 
 /// Which records.
@@ -113,6 +119,22 @@ pub struct ResolveOptions {
     #[arg(long, value_name = "TEXT")]
     pub why: String,
     /// Who you are; it is kept in the timeline. Without it, your login
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+}
+
+/// Who gives up which outcome, and why.
+#[derive(Debug, Args)]
+pub struct GiveUpOptions {
+    /// Its name, or at least the first 8 digits of it
+    pub id: String,
+    /// The fence that `show` or `list` printed: a later operation with this key is left alone
+    #[arg(long, value_name = "N")]
+    pub fence: u64,
+    /// Why; it is written to the gateway's log
+    #[arg(long, value_name = "TEXT")]
+    pub why: String,
+    /// Who you are; it is written to the gateway's log. Without it, your login
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
 }

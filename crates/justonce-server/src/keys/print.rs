@@ -5,7 +5,7 @@ use std::io::Write;
 
 use comfy_table::{Table, presets};
 
-use crate::admin::wire::{KeyDetail, KeyPage, KeyRow, NoteRow, OutcomeDetail, Resolved};
+use crate::admin::wire::{GivenUp, KeyDetail, KeyPage, KeyRow, NoteRow, OutcomeDetail, Resolved};
 
 /// How many digits of a record's name are shown in a table; they are enough to name it.
 pub(crate) const SHOWN_DIGITS: usize = 16;
@@ -82,6 +82,16 @@ pub(super) fn resolved(resolved: &Resolved) {
         _ => "completed: its key gets the answer you gave",
     };
     say(&format!("{} is {what}.", resolved.id));
+}
+
+/// What became of an outcome that was given up.
+pub(super) fn given_up(given_up: &GivenUp) {
+    let what = match (given_up.result.as_str(), given_up.state.as_str()) {
+        ("erased", _) => "erased: the next request with its key executes again",
+        (_, "tombstone") => "expired: its outcome is gone, and late requests are refused",
+        _ => "expired: its outcome is gone, and its key can be used anew",
+    };
+    say(&format!("{} is {what}.", given_up.id));
 }
 
 fn about(row: &KeyRow) -> Vec<(&'static str, String)> {

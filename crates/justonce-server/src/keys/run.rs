@@ -10,13 +10,14 @@ use serde::de::DeserializeOwned;
 
 use super::client::{Answered, Client, parsed};
 use super::options::{
-    KeysCommand, KeysOptions, ListOptions, OutcomeOptions, ResolveOptions, ShowOptions,
+    GiveUpOptions, KeysCommand, KeysOptions, ListOptions, OutcomeOptions, ResolveOptions,
+    ShowOptions,
 };
 use super::print;
-use crate::admin::wire::{GivenOutcome, KeyDetail, ProblemBody, Resolving};
+use crate::admin::wire::{GivenOutcome, GivingUp, KeyDetail, ProblemBody, Resolving};
 
-/// The request was understood, and refused: there is no such record, it is not unknown, or its
-/// fence is old.
+/// The request was understood, and refused: there is no such record, it is not in the right state,
+/// or its fence is old.
 const REFUSED: u8 = 3;
 /// The request could not be understood, as with wrong options.
 const MISUSED: u8 = 2;
@@ -41,6 +42,8 @@ pub fn run(options: &KeysOptions) -> anyhow::Result<ExitCode> {
             }
             KeysCommand::Complete(what) => settle(&client, "complete", what, options.at.json).await,
             KeysCommand::Fail(what) => settle(&client, "fail", what, options.at.json).await,
+            KeysCommand::Expire(who) => give_up(&client, "expire", who, options.at.json).await,
+            KeysCommand::Erase(who) => give_up(&client, "erase", who, options.at.json).await,
         }
     })
 }
@@ -114,6 +117,21 @@ async fn resolve(
     let said = Resolving { fence: who.fence, by, why: who.why.clone(), outcome };
     let body = serde_json::to_vec(&said).context("the resolution cannot be written as JSON")?;
     told(client.post(&format!("/keys/{id}/{how}"), body).await?, json, print::resolved)
+}
+
+async fn give_up(
+    client: &Client,
+    how: &str,
+    who: &GiveUpOptions,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let id = match full_id(client, &who.id).await? {
+        Ok(id) => id,
+        Err((status, problem)) => return Ok(refused(status, &problem)),
+    };
+    let said = GivingUp { fence: who.fence, by: by(who.by.as_ref())?, why: who.why.clone() };
+    let body = serde_json::to_vec(&said).context("the request cannot be written as JSON")?;
+    told(client.post(&format!("/keys/{id}/{how}"), body).await?, json, print::given_up)
 }
 
 /// The parts of a query that are wanted.

@@ -15,6 +15,7 @@ mod client;
 mod completer;
 mod contract;
 mod crash;
+mod expire;
 mod process;
 mod reload;
 mod sagas;

@@ -17,6 +17,8 @@ pub(super) enum Act {
     Checkpoint(Pick, Say),
     Abandon(Pick, UnknownReason),
     Resolve(Pick, How, Say),
+    Expire(Pick),
+    Erase(Pick),
     Sweep,
     /// The very same action as the one before: its reply was lost.
     Again,

@@ -7,7 +7,7 @@ use justonce_core::{Action, Answer, StateName};
 use super::deviation::{Deviation, ensure};
 
 /// The actions by name.
-const ACTIONS: [&str; 10] = [
+const ACTIONS: [&str; 12] = [
     "begin",
     "peek",
     "complete",
@@ -17,6 +17,8 @@ const ACTIONS: [&str; 10] = [
     "checkpoint",
     "abandon",
     "resolve",
+    "expire",
+    "erase",
     "sweep",
 ];
 /// The answers by name.

@@ -94,6 +94,8 @@ impl Oracle {
             Act::Resolve(pick, how, say) => {
                 Action::Resolve(self.fence(pick), Box::new(resolve(how, say)))
             }
+            Act::Expire(pick) => Action::Expire(self.fence(pick)),
+            Act::Erase(pick) => Action::Erase(self.fence(pick)),
             Act::Sweep => Action::Sweep,
         };
         self.last = Some(action.clone());

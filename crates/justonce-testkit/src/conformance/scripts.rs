@@ -4,7 +4,9 @@ use justonce_core::{FailureKind, UnknownReason};
 
 use super::act::{Act, Boundary, Call, How, Line, Pick, Print, Say, Under};
 
-use Act::{Abandon, Begin, Checkpoint, Complete, Fail, Peek, Release, Renew, Resolve, Sweep};
+use Act::{
+    Abandon, Begin, Checkpoint, Complete, Erase, Expire, Fail, Peek, Release, Renew, Resolve, Sweep,
+};
 use Boundary::{BackOffEnd, LeaseEnd, RetentionEnd, TombstoneEnd};
 use FailureKind::{Passing, Permanent};
 use Pick::Current;
@@ -111,6 +113,11 @@ fn after_ends() -> Vec<Prelude> {
     vec![
         prelude("buried", [Line::now(BEGIN), done, expire]),
         prelude("buried failure", [Line::now(BEGIN), Line::now(FAIL), expire]),
+        prelude("expired", [Line::now(BEGIN), done, Line::now(Expire(Current))]),
+        prelude(
+            "expired and begun",
+            [Line::now(BEGIN), done, Line::now(Expire(Current)), Line::at(TombstoneEnd, BEGIN)],
+        ),
         prelude(
             "begun after the retention",
             [Line::now(BEGIN), done, Line::at(RetentionEnd, BEGIN)],
@@ -136,7 +143,7 @@ pub(super) fn events() -> Vec<Act> {
         all.push(Begin(print, Call::Earlier, Under::Own));
     }
     for pick in [Pick::Current, Pick::Older, Pick::NeverGiven] {
-        all.extend([Release(pick), Renew(pick)]);
+        all.extend([Release(pick), Renew(pick), Expire(pick), Erase(pick)]);
         for reason in [UnknownReason::Panicked, UnknownReason::Reported] {
             all.push(Abandon(pick, reason));
         }

@@ -50,6 +50,7 @@ laws! {
     UnknownStays: "what is unknown is not claimed before it is resolved",
     Held: "what lapses under hold is unknown from that moment on, whoever looks first",
     OnlyUnknown: "only what is unknown is resolved",
+    EndedOnly: "only what has ended is expired or erased, and only under its own fence",
     Trace: "who resolved an operation, and how they know, can be seen",
     Fingerprint: "one key never serves two different operations",
     Tombstone: "late arrivals are refused while the tombstone lasts",

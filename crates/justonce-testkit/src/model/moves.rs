@@ -27,6 +27,8 @@ pub enum Move {
     Resolve(Truth, Reply),
     /// Somebody asks for another operation under the same key.
     Stranger,
+    /// Somebody wants to expire the record, and somebody to erase it.
+    Forget,
     /// The store does what time demands.
     Sweep,
     /// The store dies and comes back with what is on disk.
@@ -67,7 +69,7 @@ impl Protocol {
             }
         }
         if world.entry.is_some() {
-            moves.push(Move::Sweep);
+            moves.extend([Move::Forget, Move::Sweep]);
         }
         if world.disk != Disk::Same && world.outages_left > 0 {
             moves.push(Move::Outage);

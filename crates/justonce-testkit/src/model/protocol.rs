@@ -1,9 +1,9 @@
 //! The model: what each move does, and every step to the store by the rules under test.
 
 use justonce_core::{
-    Action, Answer, Begin, Change, Claimed, Decision, Entry, Existing, Failure, FailureKind, Fence,
-    Lost, OnLapsed, Outcome, Resolution, Resolve, Resolver, Timestamp, Token, UnknownReason, Why,
-    transition,
+    Action, Answer, Begin, Change, Claimed, Decision, Entry, Existing, Failed, Failure,
+    FailureKind, Fence, Lost, OnLapsed, Outcome, Resolution, Resolve, Resolver, State, Timestamp,
+    Token, UnknownReason, Why, transition,
 };
 use stateright::{Model, Property};
 
@@ -134,6 +134,7 @@ impl Protocol {
                 self.send(world, Request::Resolve(fence, truth), reply);
             }
             Move::Stranger => self.stranger(world),
+            Move::Forget => self.forget(world),
             Move::Sweep => drop(self.deliver(world, &Action::Sweep)),
             Move::Outage => outage(world),
             Move::Tick => world.now = world.now.after(TICK),
@@ -230,6 +231,31 @@ impl Protocol {
         let refused = decision.answer == Answer::Existing(Existing::Mismatch);
         let kept = refused && decision.change == Change::Keep;
         world.book.broken.note(Law::Fingerprint, kept);
+    }
+
+    /// Somebody wants to expire the record, and somebody to erase it, under its fence and under
+    /// another. What has ended may go, and then the model goes on as if its time had been over;
+    /// whatever has not ended stays as it is.
+    fn forget(&self, world: &mut World) {
+        let Some(entry) = world.entry.as_ref() else {
+            return;
+        };
+        let ended = match world.living().map(|record| &record.state) {
+            Some(State::Completed(_) | State::Failed(Failed::Final(_))) => true,
+            Some(_) => false,
+            None => return,
+        };
+        let (own, other) = (entry.fence(), entry.fence().next());
+        let goes = |action| {
+            let decision = (self.rules)(Some(entry), &action, world.now, Fence::NONE);
+            let gone = after(Some(entry.clone()), decision.change).is_none_or(
+                |entry| matches!(entry, Entry::Tombstone(tombstone) if tombstone.until > world.now),
+            );
+            gone && decision.answer == Answer::Applied && decision.durable
+        };
+        let right = [Action::Expire(own), Action::Erase(own)].map(goes) == [ended; 2];
+        let wrong = [Action::Expire(other), Action::Erase(other)].map(goes) == [false; 2];
+        world.book.broken.note(Law::EndedOnly, right && wrong);
     }
 }
 

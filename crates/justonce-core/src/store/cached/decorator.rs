@@ -125,7 +125,8 @@ impl<S, C> Cached<S, C> {
 
 impl<S: Records, C: OutcomeCache> Cached<S, C> {
     /// Drops what the cache has of a record, after it was changed in a way that is no step of the
-    /// protocol: erased, or expired by an operator. Change the record first, then call this.
+    /// protocol: by hand, in the store itself. Change the record first, then call this. The steps
+    /// `Expire`, `Erase` and `Resolve` do it by themselves.
     ///
     /// If the cache cannot be reached, what it has is answered until its age is over.
     pub async fn forget(&self, id: &RecordId) {
@@ -275,7 +276,7 @@ impl<S: Records, C: OutcomeCache> Records for Cached<S, C> {
                 self.claims.take(&step.id, *fence);
                 self.inner.apply(step).await
             }
-            Action::Resolve(..) | Action::Sweep => {
+            Action::Resolve(..) | Action::Expire(_) | Action::Erase(_) | Action::Sweep => {
                 let answer = self.inner.apply(step).await;
                 if !matches!(answer, Ok(Answer::Swept(SweepDone::Kept))) {
                     self.forget(&step.id).await;

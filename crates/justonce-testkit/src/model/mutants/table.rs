@@ -74,6 +74,11 @@ mutants! {
     time::back_off_never_ends, hold_and_retry, CanEnd;
     time::back_off_is_over_at_once, hold_and_retry, BackOff;
     time::sweep_holds_as_of_now, hold, Held;
+    time::expire_takes_what_is_unknown, hold, EndedOnly;
+    time::erase_takes_what_is_running, rerun, EndedOnly;
+    time::erase_takes_what_waits, hold_and_retry, EndedOnly;
+    writes::stale_fence_expires, hold, EndedOnly;
+    writes::stale_fence_erases, hold, EndedOnly;
     writes::renewal_revives_a_held_claim, hold, Held;
     writes::passing_failure_says_it_is_permanent, hold_and_retry, Answers;
     points::takeover_loses_the_checkpoint, resume, HandedOver;

@@ -1,6 +1,6 @@
 //! What time demands, done wrong.
 
-use justonce_core::{Action, Decision, Entry, Failed, Fence, State, Timestamp, transition};
+use justonce_core::{Action, Answer, Decision, Entry, Failed, Fence, State, Timestamp, transition};
 
 use super::tools::{forgotten, misstored, with_claim};
 
@@ -100,4 +100,48 @@ pub(super) fn sweep_holds_as_of_now(
             record.changed_at = now;
         }
     })
+}
+
+/// Carries the step out although the operation has not ended.
+fn taken(decision: Decision) -> Decision {
+    Decision { answer: Answer::Applied, durable: true, ..forgotten(decision) }
+}
+
+pub(super) fn expire_takes_what_is_unknown(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let decision = transition(entry, action, now, fresh);
+    match (stored(entry), action) {
+        (Some(State::Unknown(_)), Action::Expire(_)) => taken(decision),
+        _ => decision,
+    }
+}
+
+pub(super) fn erase_takes_what_is_running(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let decision = transition(entry, action, now, fresh);
+    match (stored(entry), action) {
+        (Some(State::InProgress(_)), Action::Erase(_)) => taken(decision),
+        _ => decision,
+    }
+}
+
+pub(super) fn erase_takes_what_waits(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let decision = transition(entry, action, now, fresh);
+    match (stored(entry), action) {
+        (Some(State::Failed(Failed::Waiting(_))), Action::Erase(_)) => taken(decision),
+        _ => decision,
+    }
 }

@@ -73,6 +73,8 @@ pub(super) fn with_its_fence(entry: Option<&Entry>, action: &Action) -> Action {
         Action::Checkpoint(_, point) => Action::Checkpoint(fence, point),
         Action::Abandon(_, reason) => Action::Abandon(fence, reason),
         Action::Resolve(_, resolve) => Action::Resolve(fence, resolve),
+        Action::Expire(_) => Action::Expire(fence),
+        Action::Erase(_) => Action::Erase(fence),
         other => other,
     }
 }

@@ -97,6 +97,26 @@ pub(super) fn stale_fence_resolves(
     without_fence(entry, action, (now, fresh), trusted)
 }
 
+pub(super) fn stale_fence_expires(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let trusted = matches!(action, Action::Expire(_));
+    without_fence(entry, action, (now, fresh), trusted)
+}
+
+pub(super) fn stale_fence_erases(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let trusted = matches!(action, Action::Erase(_));
+    without_fence(entry, action, (now, fresh), trusted)
+}
+
 pub(super) fn completed_is_overwritten(
     entry: Option<&Entry>,
     action: &Action,
