@@ -1,6 +1,9 @@
 //! Where things are kept between fresh checkouts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Our directory in the cache of the machine.
+const FOR_ALL_USERS: &str = "/var/cache/justonce";
 
 /// Our directory in the user's cache, if the variables tell where that is.
 pub(crate) fn directory(variable: impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
@@ -9,6 +12,13 @@ pub(crate) fn directory(variable: impl Fn(&str) -> Option<String>) -> Option<Pat
         .map(PathBuf::from)
         .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
     Some(cache.join("justonce"))
+}
+
+/// Where other versions of the servers are kept: in our directory, unless root runs us. Root's
+/// PostgreSQL runs as another user, who cannot enter root's home.
+pub(crate) fn versions(is_root: bool, directory: &Path) -> PathBuf {
+    let place = if is_root { Path::new(FOR_ALL_USERS) } else { directory };
+    place.join("versions")
 }
 
 #[cfg(test)]
@@ -27,5 +37,12 @@ mod tests {
         let at_home = Some("/h/.cache/justonce".into());
         assert_eq!(told(&[("XDG_CACHE_HOME", ""), ("HOME", "/h")]), at_home);
         assert_eq!(told(&[]), None);
+    }
+
+    #[test]
+    fn programs_that_another_user_runs_are_not_kept_in_the_home_of_root() {
+        let at_home = Path::new("/h/.cache/justonce");
+        assert_eq!(versions(false, at_home), at_home.join("versions"));
+        assert_eq!(versions(true, at_home), Path::new("/var/cache/justonce/versions"));
     }
 }

@@ -1,6 +1,7 @@
 //! Child processes: what is run is printed first, and a failure names the command that failed.
 
 use std::fmt;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -58,6 +59,24 @@ impl Cmd {
             bail!("`{self}` failed ({status})");
         }
         Ok(())
+    }
+
+    /// Prints the command and runs it; what it complains of is shown and returned, with whether it
+    /// succeeded.
+    pub(crate) fn watch(&self) -> Result<(bool, String)> {
+        eprintln!("$ {self}");
+        let child = self.command().stderr(Stdio::piped()).spawn();
+        let mut child = child.with_context(|| self.cannot_start())?;
+        let mut seen = String::new();
+        for line in
+            child.stderr.take().into_iter().flat_map(|errors| BufReader::new(errors).lines())
+        {
+            let line = line.with_context(|| format!("`{self}` wrote invalid UTF-8"))?;
+            eprintln!("{line}");
+            seen.push_str(&line);
+            seen.push('\n');
+        }
+        Ok((child.wait().with_context(|| self.cannot_start())?.success(), seen))
     }
 
     /// Runs the command in silence and returns what it wrote.
@@ -144,6 +163,13 @@ mod tests {
         assert!(error.to_string().contains("`false x` failed"), "{error}");
         let error = Cmd::new("no-such-program", &["x"]).run().unwrap_err();
         assert!(error.to_string().contains("is `no-such-program` installed?"), "{error}");
+    }
+
+    #[test]
+    fn what_a_watched_command_complains_of_is_returned() {
+        let cmd = Cmd::new("sh", &["-c", "echo one >&2; echo two >&2; exit 3"]);
+        assert_eq!(cmd.watch().unwrap(), (false, "one\ntwo\n".to_owned()));
+        assert_eq!(Cmd::new("true", &["x"]).watch().unwrap(), (true, String::new()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod markdown;
 mod services;
 mod test;
 mod tidy;
+mod versions;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,11 @@ enum Command {
     Services,
     /// Run all tests: services, nextest, doctests and the payment example
     Test(test::Options),
+    /// Run the tests of the stores on other versions of PostgreSQL, and on Valkey
+    ///
+    /// They are installed beside the usual servers, into `justonce/versions` of the user's cache
+    /// directory, or of `/var/cache` for root. Nothing else installs them: they are large.
+    Versions(versions::Options),
     /// Run everything CI runs: fmt, clippy, tidy, fuzz, docs and the README's test command
     ///
     /// With CI set and CARGO_TARGET_DIR unset, the build is kept in `justonce/target` of the
@@ -55,6 +61,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Services => services::run(),
         Command::Test(options) => test::run(&options),
+        Command::Versions(options) => versions::run(&options),
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
         Command::Fuzz(options) => fuzz::run(&options),

@@ -3,6 +3,7 @@
 //! A new need is a new row in [`NEEDS`]. A need that is missing and cannot be installed fails the
 //! run: a test that is skipped in silence proves nothing.
 
+use std::env::consts::ARCH;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -12,30 +13,44 @@ use crate::cmd::{Cmd, workspace_root};
 
 /// Something the machine must have.
 #[derive(Debug)]
-struct Need {
+pub(crate) struct Need {
     /// What people call it.
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// What it is for, so that nobody installs something without knowing the reason.
-    why: &'static str,
-    /// A command that succeeds if, and only if, the thing is there. [`PYTHON`] stands for the
-    /// Python of our own environment.
-    probe: &'static [&'static str],
-    install: Install,
+    pub(crate) why: &'static str,
+    /// A command that succeeds if, and only if, the thing is there. Words in braces are
+    /// [`filled`].
+    pub(crate) probe: &'static [&'static str],
+    pub(crate) install: Install,
 }
 
 /// How a need is installed.
 #[derive(Debug)]
-enum Install {
+pub(crate) enum Install {
     /// From a Debian package.
     Apt(&'static str),
     /// With `cargo install --locked`.
     Cargo(&'static str),
     /// With pip, into a Python environment of our own: a package and its version.
     Python(&'static str),
+    /// With npm, among the other versions: an alias, and a package and its version.
+    Npm(&'static str, &'static str),
+    /// With pip, into a directory of its own among the other versions: its name, and a package and
+    /// its version.
+    Wheel(&'static str, &'static str),
+    /// From Debian packages, unpacked into a directory of its own among the other versions: its
+    /// name, and the packages.
+    Unpacked(&'static str, &'static [&'static str]),
 }
 
 /// Stands for the Python of our own environment, which has another path for every user.
 const PYTHON: &str = "{python}";
+/// Stands for where other versions of the servers are kept.
+const VERSIONS: &str = "{versions}";
+/// Stands for the processor, as it is called by the kernel.
+const MACHINE: &str = "{machine}";
+/// Stands for the processor, as it is called by npm.
+const CPU: &str = "{cpu}";
 
 /// All needs, in the order of installation: what is compiled comes after the compiler.
 const NEEDS: &[Need] = &[
@@ -120,12 +135,15 @@ const NEEDS: &[Need] = &[
 ];
 
 /// What only the benchmark of sagas needs: it is large, and no test wants it.
-const FOR_SAGAS: &[Need] = &[Need {
-    name: "npm",
-    why: "the server of Restate, which sagas are measured beside, comes with it",
-    probe: &["npm", "--version"],
-    install: Install::Apt("npm"),
-}];
+const FOR_SAGAS: &[Need] =
+    &[npm("the server of Restate, which sagas are measured beside, comes with it")];
+
+/// What only other versions of the servers need.
+const FOR_VERSIONS: &[Need] = &[npm("other versions of PostgreSQL come with it")];
+
+const fn npm(why: &'static str) -> Need {
+    Need { name: "npm", why, probe: &["npm", "--version"], install: Install::Apt("npm") }
+}
 
 /// Prefix of every apt command: nobody is there to answer a package's questions.
 const APT: [&str; 3] = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
@@ -139,6 +157,34 @@ pub(crate) fn run() -> Result<()> {
 pub(crate) fn run_for_sagas() -> Result<()> {
     run()?;
     provide(FOR_SAGAS, &mut ThisMachine)
+}
+
+/// The same, with other versions of the servers besides.
+pub(crate) fn run_for_versions<'a>(others: impl IntoIterator<Item = &'a Need>) -> Result<()> {
+    run()?;
+    provide(FOR_VERSIONS.iter().chain(others), &mut ThisMachine)
+}
+
+/// A text of a row with what is different on every machine, for which words in braces stand.
+pub(crate) fn filled(text: &str) -> String {
+    let mut text = text.replace(MACHINE, ARCH).replace(CPU, cpu(ARCH));
+    if text.contains(PYTHON) {
+        text = text.replace(PYTHON, &python());
+    }
+    if text.contains(VERSIONS) {
+        let place = cache::versions(ThisMachine.is_root(), &home());
+        text = text.replace(VERSIONS, &place.to_string_lossy());
+    }
+    text
+}
+
+/// What npm calls a processor.
+fn cpu(machine: &str) -> &str {
+    match machine {
+        "aarch64" => "arm64",
+        "x86_64" => "x64",
+        other => other,
+    }
 }
 
 /// What a machine can be asked; the tests have one that only remembers.
@@ -167,7 +213,10 @@ impl Machine for ThisMachine {
     }
 }
 
-fn provide(needs: &[Need], machine: &mut impl Machine) -> Result<()> {
+fn provide<'a>(
+    needs: impl IntoIterator<Item = &'a Need>,
+    machine: &mut impl Machine,
+) -> Result<()> {
     let mut apt = Apt::default();
     let mut missing = Vec::new();
     for need in needs {
@@ -177,8 +226,10 @@ fn provide(needs: &[Need], machine: &mut impl Machine) -> Result<()> {
         }
         let installed = match need.install {
             Install::Apt(package) => apt.install(package, machine),
-            Install::Cargo(_) => machine.run(&by_hand(need)),
-            Install::Python(_) => {
+            Install::Cargo(_) | Install::Npm(..) | Install::Unpacked(..) => {
+                machine.run(&by_hand(need))
+            }
+            Install::Python(_) | Install::Wheel(..) => {
                 machine.run(&new_environment()).and_then(|()| machine.run(&by_hand(need)))
             }
         };
@@ -197,11 +248,11 @@ fn provide(needs: &[Need], machine: &mut impl Machine) -> Result<()> {
 }
 
 fn probe(need: &Need) -> Cmd {
-    match need.probe {
-        [PYTHON, args @ ..] => Cmd::new(&python(), args),
-        [program, args @ ..] => Cmd::new(program, args),
+    let words: Vec<String> = need.probe.iter().map(|word| filled(word)).collect();
+    match words.split_first() {
+        Some((program, args)) => Cmd::new(program, args),
         // A row without a probe can never be shown to be there, so it must fail.
-        [] => Cmd::new("false", &[] as &[&str]),
+        None => Cmd::new("false", &[] as &[&str]),
     }
 }
 
@@ -212,6 +263,24 @@ fn by_hand(need: &Need) -> Cmd {
         Install::Cargo(name) => Cmd::new("cargo", &["install", name, "--locked"]),
         Install::Python(package) => {
             Cmd::new(&python(), &["-m", "pip", "install", "--quiet", package])
+        }
+        Install::Npm(alias, package) => {
+            let what = filled(&format!("{alias}@npm:{package}"));
+            let quietly = ["install", "--loglevel=error", "--no-audit", "--no-fund"];
+            Cmd::new("npm", &quietly).args(&["--save-exact"]).args(&[
+                "--prefix",
+                &filled(VERSIONS),
+                &what,
+            ])
+        }
+        Install::Wheel(directory, package) => {
+            let place = filled(&format!("{VERSIONS}/{directory}"));
+            let quietly = ["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"];
+            Cmd::new(&python(), &quietly).args(&["--target", &place, package])
+        }
+        Install::Unpacked(directory, packages) => {
+            let place = filled(&format!("{VERSIONS}/{directory}"));
+            Cmd::new("sh", &["xtask/src/unpack.sh", &place]).args(packages)
         }
     }
 }
@@ -227,8 +296,13 @@ fn python() -> String {
 
 /// Where our Python environment is. The tests look there too.
 fn environment() -> PathBuf {
+    home().join("python")
+}
+
+/// Where we keep things.
+fn home() -> PathBuf {
     let cache = cache::directory(|name| std::env::var(name).ok());
-    cache.unwrap_or_else(|| workspace_root().join("target")).join("python")
+    cache.unwrap_or_else(|| workspace_root().join("target"))
 }
 
 fn complaint(need: &Need, problem: &str) -> String {
@@ -360,6 +434,29 @@ mod tests {
                 .to_string()
                 .contains("bin/python -c")
         );
+    }
+
+    #[test]
+    fn other_versions_lie_beside_each_other() {
+        const OTHER: Need = Need {
+            name: "other",
+            why: "for a test",
+            probe: &["other", "{versions}/other"],
+            install: Install::Npm("other", "@others/linux-{cpu}@2.0"),
+        };
+        const WHEEL: Need = Need { install: Install::Wheel("other-1", "other-lite==1.0"), ..OTHER };
+        let versions = filled(VERSIONS);
+        assert!(versions.ends_with("/justonce/versions"), "{versions}");
+        let npm = by_hand(&OTHER).to_string();
+        let package = format!("--prefix {versions} other@npm:@others/linux-{}@2.0", cpu(ARCH));
+        assert!(npm.ends_with(&package), "{npm}");
+        let pip = by_hand(&WHEEL).to_string();
+        assert!(pip.ends_with(&format!("--target {versions}/other-1 other-lite==1.0")), "{pip}");
+        const DEBIAN: Need = Need { install: Install::Unpacked("other-3", &["a", "b"]), ..OTHER };
+        let unpack = by_hand(&DEBIAN).to_string();
+        assert_eq!(unpack, format!("sh xtask/src/unpack.sh {versions}/other-3 a b"));
+        assert_eq!(probe(&OTHER).to_string(), format!("other {versions}/other"));
+        assert_eq!([cpu("x86_64"), cpu("aarch64")], ["x64", "arm64"]);
     }
 
     #[test]

@@ -139,14 +139,19 @@ async fn connect(config: &Config) -> Result<Client, MigrateError> {
             &[],
         )
         .await?;
-    let (version, encoding): (i32, String) = (row.try_get(0)?, row.try_get(1)?);
+    check(row.try_get(0)?, row.try_get(1)?)?;
+    Ok(client)
+}
+
+/// Refuses servers that the rules do not run on, and databases that cannot hold every key.
+fn check(version: i32, encoding: String) -> Result<(), MigrateError> {
     if version < MIN_SERVER {
         return Err(MigrateError::OldServer(version / 10_000));
     }
     if encoding != "UTF8" {
         return Err(MigrateError::Encoding(encoding));
     }
-    Ok(client)
+    Ok(())
 }
 
 async fn missing(client: &Client, schema: &Schema) -> Result<Vec<Migration>, MigrateError> {
@@ -248,5 +253,24 @@ impl From<tokio_postgres::Error> for MigrateError {
 impl From<InvalidSchema> for MigrateError {
     fn from(error: InvalidSchema) -> Self {
         Self::Schema(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_are_too_old_are_refused() {
+        let checked = |version: i32, encoding: &str| {
+            check(version, encoding.to_owned()).map_err(|error| error.to_string())
+        };
+        for good in [140_000, 140_023, 150_018, 180_004] {
+            assert_eq!(checked(good, "UTF8"), Ok(()));
+        }
+        let old = checked(130_023, "UTF8").unwrap_err();
+        assert_eq!(old, "the server is PostgreSQL 13: 14 or later is needed");
+        let encoding = checked(140_000, "LATIN1").unwrap_err();
+        assert_eq!(encoding, "the database is in LATIN1: it must be in UTF8");
     }
 }

@@ -143,7 +143,9 @@ fn check(info: &Info, as_cluster: bool) -> StoreResult<()> {
             "the server is Redis {version}; {major}.{minor} or later is needed"
         ));
     }
-    if info.get("redis_mode") == Some("cluster") && !as_cluster {
+    // Valkey has another name for it.
+    let mode = info.get("redis_mode").or_else(|| info.get("server_mode"));
+    if mode == Some("cluster") && !as_cluster {
         return refuse("the server is part of a cluster: use redis-cluster://…".to_owned());
     }
     match info.get("maxmemory_policy") {
@@ -192,14 +194,17 @@ mod tests {
     fn servers_that_cannot_keep_the_promise_are_refused() {
         let good = "redis_version:7.0.15\r\nredis_mode:standalone\r\nmaxmemory_policy:noeviction";
         assert_eq!(checked(good, false), Ok(()));
-        assert_eq!(checked(&good.replace("7.0.15", "7.2.4"), false), Ok(()), "Valkey");
+        let valkey = good.replace("7.0.15", "7.2.4").replace("redis_mode", "server_mode");
+        assert_eq!(checked(&valkey, false), Ok(()), "Valkey");
         let old = checked(&good.replace("7.0.15", "6.2.7"), false).unwrap_err();
         assert!(old.contains("6.2.7") && old.contains("7.0"), "{old}");
         let evicts = checked(&good.replace("noeviction", "allkeys-lru"), false).unwrap_err();
         assert!(evicts.contains("allkeys-lru"), "{evicts}");
         let cluster = good.replace("standalone", "cluster");
-        assert!(checked(&cluster, false).unwrap_err().contains("redis-cluster://"));
-        assert_eq!(checked(&cluster, true), Ok(()));
+        for cluster in [cluster, valkey.replace("standalone", "cluster")] {
+            assert!(checked(&cluster, false).unwrap_err().contains("redis-cluster://"));
+            assert_eq!(checked(&cluster, true), Ok(()));
+        }
         assert!(checked("", false).unwrap_err().contains("unknown"));
     }
 }

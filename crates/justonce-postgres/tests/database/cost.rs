@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use justonce_core::store::Records;
 use justonce_core::{Answer, Engine, OnLapsed, Operation, Outcome, Ran};
+use justonce_postgres::PostgresStore;
 use justonce_testkit::servers::PostgresOptions;
 
 use crate::stage::{Stage, begin, hold, open, operation, rerun};
@@ -18,7 +19,10 @@ const WRITES: &str = "SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user
 async fn a_first_time_costs_two_statements_and_a_duplicate_one() {
     let stage = Stage::new().await;
     stage.psql("CREATE EXTENSION pg_stat_statements");
-    let engine = Engine::new(stage.store.clone());
+    // One connection: an answer may come before its connection is back, and the next step would
+    // make a second one, whose settings are statements too.
+    let store = PostgresStore::builder(stage.server.url()).connections(1).open().await.unwrap();
+    let engine = Engine::new(store);
     let run = async |operation: &Operation| {
         engine.run(operation, async |_| Ok(Outcome::bytes("done"))).await.unwrap()
     };

@@ -2,7 +2,16 @@
 //! with the test, whatever becomes of it.
 //!
 //! A missing program is an error that says what to install; nothing is skipped.
+//!
+//! The servers are those of the machine, unless a variable of the environment names others. What it
+//! names must be there: nothing else is taken instead. `cargo xtask versions` sets them.
+//!
+//! - `JUSTONCE_POSTGRES_BIN`: the directory of PostgreSQL's `initdb` and `postgres`. `psql` and
+//!   `pg_isready` are the machine's if it has none.
+//! - `JUSTONCE_REDIS_SERVER`: the program to start as Redis, as a sentinel too: another
+//!   `redis-server`, or `valkey-server`. `redis-cli` is the machine's.
 
+mod chosen;
 mod port;
 mod postgres;
 mod postgres_template;

@@ -7,33 +7,52 @@ use std::process::Command;
 
 use nix::unistd::geteuid;
 
+use super::chosen::{POSTGRES_BIN, chosen};
 use super::postgres::{USER, give_away, output};
 use super::{ServerError, program};
 
 /// Where distributions put the server's programs, newest last.
 const PLACES: &str = "/usr/lib/postgresql";
+/// The programs that ask a server. Those of one release ask servers of any other too.
+const CLIENTS: [&str; 2] = ["psql", "pg_isready"];
 
 /// The programs of one release of PostgreSQL.
 #[derive(Clone, Debug)]
-pub(super) struct Binaries(PathBuf);
+pub(super) struct Binaries {
+    /// Where the server's programs are.
+    server: PathBuf,
+    /// Where those of the clients are: some builds of a server come without any.
+    clients: PathBuf,
+}
 
 impl Binaries {
-    /// Finds the newest release that is installed.
+    /// Finds what the environment names, or else the newest release that is installed.
     pub(super) fn find() -> Result<Self, ServerError> {
-        let places = fs::read_dir(PLACES).into_iter().flatten().flatten();
-        let mut places: Vec<PathBuf> = places.map(|place| place.path().join("bin")).collect();
-        places.sort();
-        let also: Vec<&Path> = places.iter().rev().map(PathBuf::as_path).collect();
-        let initdb = program("initdb", &also, "postgresql")?;
-        // A link to it does not lie beside the other programs.
-        let initdb = initdb.canonicalize().unwrap_or(initdb);
-        Ok(Self(initdb.parent().map(Path::to_path_buf).unwrap_or_default()))
+        let server = match chosen(POSTGRES_BIN, &["initdb", "postgres"])? {
+            Some(server) => server,
+            None => installed()?,
+        };
+        let has_clients = CLIENTS.iter().all(|client| server.join(client).is_file());
+        let clients = if has_clients { server.clone() } else { installed()? };
+        Ok(Self { server, clients })
     }
 
     /// One of the programs.
     pub(super) fn tool(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        if CLIENTS.contains(&name) { self.clients.join(name) } else { self.server.join(name) }
     }
+}
+
+/// Where the programs of the newest release are that is installed.
+fn installed() -> Result<PathBuf, ServerError> {
+    let places = fs::read_dir(PLACES).into_iter().flatten().flatten();
+    let mut places: Vec<PathBuf> = places.map(|place| place.path().join("bin")).collect();
+    places.sort();
+    let also: Vec<&Path> = places.iter().rev().map(PathBuf::as_path).collect();
+    let initdb = program("initdb", &also, "postgresql")?;
+    // A link to it does not lie beside the other programs.
+    let initdb = initdb.canonicalize().unwrap_or(initdb);
+    Ok(initdb.parent().map(Path::to_path_buf).unwrap_or_default())
 }
 
 /// Makes a new cluster: a copy of this machine's template.

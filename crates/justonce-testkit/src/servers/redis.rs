@@ -10,6 +10,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
+use super::chosen::{REDIS_SERVER, chosen};
 use super::{Process, ServerError, free_port, program};
 
 /// The Debian package that brings the programs.
@@ -244,7 +245,10 @@ fn launch(directory: &Path, port: u16, options: &[String]) -> Result<Process, Se
         }
     }
     arguments.extend(rest.iter().map(OsString::from));
-    let program = program("redis-server", &[], PACKAGE)?;
+    let program = match chosen(REDIS_SERVER, &[])? {
+        Some(program) => program,
+        None => program("redis-server", &[], PACKAGE)?,
+    };
     Process::start(&program, &arguments, &[], &directory.join("log"), None)
 }
 
