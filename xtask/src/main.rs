@@ -8,6 +8,7 @@ mod ci;
 mod cmd;
 mod fuzz;
 mod markdown;
+mod needs;
 mod services;
 mod test;
 mod tidy;
@@ -30,8 +31,9 @@ enum Command {
     /// Install what the tests and the benchmarks need from the machine
     ///
     /// Looks for each need first and installs only what is missing. Debian packages are installed
-    /// as root or with passwordless sudo; without either, the command to run is printed.
-    Services,
+    /// as root or with passwordless sudo; without either, the command to run is printed. Tests start
+    /// private servers by themselves; `--start` starts some for you.
+    Services(services::Options),
     /// Run all tests: services, nextest, doctests and the payment example
     Test(test::Options),
     /// Run the tests of the stores on other versions of PostgreSQL, and on Valkey
@@ -59,7 +61,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Services => services::run(),
+        Command::Services(options) => services::run_as_told(&options),
         Command::Test(options) => test::run(&options),
         Command::Versions(options) => versions::run(&options),
         Command::Ci => ci::run(),

@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::cmd::Cmd;
-use crate::services::{self, Install, Need, filled};
+use crate::needs::{Install, Need};
+use crate::services::{self, filled};
 
 /// Which servers to test on.
 #[derive(Debug, Default, Args)]
