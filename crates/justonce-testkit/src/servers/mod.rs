@@ -3,6 +3,7 @@
 //!
 //! A missing program is an error that says what to install; nothing is skipped.
 
+mod authority;
 mod port;
 mod postgres;
 mod postgres_template;
@@ -11,6 +12,7 @@ mod redis;
 mod redis_cluster;
 mod redis_sentinel;
 
+pub use authority::{Authority, Certificate};
 pub use port::free_port;
 pub use postgres::{PostgresOptions, PostgresServer};
 pub use process::{Process, ServerError, program};
