@@ -16,14 +16,12 @@ use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Config, NoTls};
 
+use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::no_connection;
 
 /// How long a step waits for a free connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(5);
-/// How long making a connection may take.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// When a server that took no more connections is asked for one again.
 const GROW_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -50,12 +48,12 @@ pub(crate) struct Connection {
 
 impl Connections {
     /// At most so many, and what each of them runs first.
-    pub(crate) fn new(config: &Config, most: usize, first: &[&str]) -> StoreResult<Self> {
+    pub(crate) fn new(endpoint: &Endpoint, most: usize, first: &[&str]) -> StoreResult<Self> {
         let most = most.max(1);
         let first: Arc<str> = first.concat().into();
         let recycling_method = RecyclingMethod::Fast;
-        let manager =
-            Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method });
+        let Endpoint { config, connector } = endpoint.clone();
+        let manager = Manager::from_config(config, connector, ManagerConfig { recycling_method });
         let session = Hook::async_fn(move |client: &mut ClientWrapper, _| {
             let first = Arc::clone(&first);
             Box::pin(async move { client.batch_execute(&first).await.map_err(HookError::Backend) })

@@ -1,29 +1,20 @@
 //! Connections to PostgreSQL, and one statement on one of them.
 
 use std::pin::pin;
-use std::time::Duration;
 
 use deadpool_postgres::Client;
 use futures_util::TryStreamExt;
 use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
-use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Config, Row};
 
-use crate::connections::{CONNECT_TIMEOUT, Connection, Connections};
+use crate::connections::{Connection, Connections};
+use crate::endpoint::Endpoint;
 use crate::error::{Reached, lost_a_conflict, spoils_connection, store_error};
 use crate::numbers::moment;
 use crate::schema::Schema;
 use crate::statements::{SESSION, STEPS_SESSION, Statements};
 
-/// A silent connection is asked after this long whether it is alive, and then so often.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
-/// The pause between such questions.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// How many go unanswered before a connection counts as dead.
-const KEEPALIVE_RETRIES: u32 = 3;
-/// How long sent data may stay unacknowledged before a connection counts as dead.
-const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 /// How often a statement that lost against another one is sent at most.
 const TRIES: u32 = 5;
 
@@ -43,15 +34,15 @@ pub(crate) struct Db {
 
 impl Db {
     pub(crate) fn new(
-        config: &Config,
+        endpoint: &Endpoint,
         schema: Schema,
         connections: usize,
         transactions: usize,
         clock: Option<Box<dyn Clock>>,
     ) -> StoreResult<Self> {
         let sql = Statements::new(&schema);
-        let steps = Connections::new(config, connections, &[SESSION, STEPS_SESSION])?;
-        let callers = Connections::new(config, transactions, &[SESSION])?;
+        let steps = Connections::new(endpoint, connections, &[SESSION, STEPS_SESSION])?;
+        let callers = Connections::new(endpoint, transactions, &[SESSION])?;
         Ok(Self { schema, sql, steps, callers, clock })
     }
     /// The moment to pass to a statement: nothing, unless a test has brought a clock.
@@ -152,28 +143,6 @@ impl std::fmt::Debug for Db {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Db").field("schema", &self.schema).finish_non_exhaustive()
     }
-}
-
-/// The settings that every connection of ours has, unless the address says otherwise.
-pub(crate) fn configured(url: &str) -> Result<Config, tokio_postgres::Error> {
-    let mut config: Config = url.parse()?;
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(CONNECT_TIMEOUT);
-    }
-    if config.get_application_name().is_none() {
-        config.application_name("justonce");
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(UNACKNOWLEDGED);
-    }
-    config.keepalives_idle(KEEPALIVE_IDLE);
-    config.keepalives_interval(KEEPALIVE_INTERVAL);
-    config.keepalives_retries(KEEPALIVE_RETRIES);
-    if config.get_hosts().len() > 1 {
-        // Of several servers only the one that takes writes can be asked.
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    }
-    Ok(config)
 }
 
 /// One statement, and how far it had come if it failed.

@@ -9,6 +9,9 @@ use justonce_core::{StoreError, StoreErrorKind};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
+/// What to do about a server that wants TLS.
+const SPEAK_TLS: &str = "If it wants TLS, add sslmode=verify-full to the address";
+
 /// How far a statement had come when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reached {
@@ -94,16 +97,39 @@ fn kind_of(error: &Error) -> StoreErrorKind {
 }
 
 fn message_of(error: &Error) -> String {
-    let Some(db) = error.as_db_error() else {
-        return format!("PostgreSQL cannot be reached: {error}");
-    };
-    let (code, message) = (db.code().code(), db.message());
-    match code.get(..2) {
-        Some("3F" | "42") => format!(
-            "PostgreSQL says {code}: {message}. Is the schema there? `justonce migrate` makes it"
-        ),
-        _ => format!("PostgreSQL says {code}: {message}"),
+    let message = advised(error);
+    match error.code().and_then(|code| code.code().get(..2)) {
+        Some("3F" | "42") => {
+            format!("{message}. Is the schema there? `justonce migrate` makes it")
+        }
+        _ => message,
     }
+}
+
+/// What went wrong, and what to do about it where that is about TLS.
+pub(crate) fn advised(error: &Error) -> String {
+    let (message, advice) = match error.as_db_error() {
+        Some(db) => {
+            let message = format!("PostgreSQL says {}: {}", db.code().code(), db.message());
+            (message, wants_tls(db).then_some(SPEAK_TLS))
+        }
+        None => {
+            let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+            let message =
+                format!("PostgreSQL cannot be reached: {error}{}", cause.unwrap_or_default());
+            (message, crate::tls::advice(error))
+        }
+    };
+    advice.map_or_else(|| message.clone(), |advice| format!("{message}. {advice}"))
+}
+
+/// Whether the server turned a connection away as it was without TLS. It has no code of its own
+/// for that, and some speak the operator's language.
+fn wants_tls(error: &DbError) -> bool {
+    let turned_away = *error.code() == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
+        && error.routine() == Some("ClientAuthentication");
+    let message = error.message();
+    turned_away && !message.contains("SSL") || message.contains("SSL required")
 }
 
 /// No connection could be had, so nothing was sent.

@@ -30,10 +30,17 @@
 //! Callers who come at once share statements, and with them commits and syncs of the disk. Time is
 //! the server's. Those who wait for an operation are told by the server. The schema is made and
 //! kept up to date by [`migrate`]; [`tx`] is for the caller's own writes.
+//!
+//! With the feature `tls` (rustls and ring), an address that says `sslmode=verify-full` makes every
+//! connection speak TLS, to a server whose certificate fits. `sslrootcert=FILE` names the only
+//! authorities that may vouch for it; without it, those of the machine do. `require` and
+//! `verify-ca` check as much. Without `sslmode`, TLS is not spoken.
 
+mod address;
 mod begun;
 mod connections;
 mod db;
+mod endpoint;
 mod error;
 mod listener;
 mod maintenance;
@@ -46,9 +53,11 @@ mod records;
 mod schema;
 mod statements;
 mod step;
+mod tls;
 mod together;
 pub mod tx;
 mod words;
 
+pub use address::InvalidAddress;
 pub use open::{PostgresBuilder, PostgresStore};
 pub use schema::InvalidSchema;

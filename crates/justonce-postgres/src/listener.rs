@@ -14,8 +14,9 @@ use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket, tls::NoTlsStream};
+use tokio_postgres::{AsyncMessage, Client, Connection, Socket};
 
+use crate::endpoint::{Endpoint, Stream};
 use crate::error::{Reached, store_error};
 use crate::schema::Schema;
 
@@ -31,7 +32,7 @@ pub(crate) struct Listener {
 }
 
 struct Shared {
-    config: Config,
+    endpoint: Endpoint,
     channel: String,
     waiters: Mutex<HashMap<RecordId, Arc<Notify>>>,
     state: watch::Sender<State>,
@@ -46,10 +47,10 @@ enum State {
 }
 
 impl Listener {
-    pub(crate) fn new(config: Config, schema: &Schema) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, schema: &Schema) -> Self {
         let state = watch::Sender::new(State::Connecting);
         let channel = schema.name().to_owned();
-        let shared = Shared { config, channel, waiters: Mutex::default(), state };
+        let shared = Shared { endpoint, channel, waiters: Mutex::default(), state };
         Self { shared: Arc::new(shared), task: Mutex::default() }
     }
 
@@ -144,7 +145,7 @@ async fn listen(shared: Arc<Shared>) {
     let mut pause = FIRST_PAUSE;
     loop {
         shared.state.send_replace(State::Connecting);
-        let error = match shared.config.connect(NoTls).await {
+        let error = match shared.endpoint.connect().await {
             Ok((client, connection)) => hear(&shared, &client, connection).await,
             Err(error) => store_error(error, Reached::Nothing),
         };
@@ -163,7 +164,7 @@ async fn listen(shared: Arc<Shared>) {
 async fn hear(
     shared: &Shared,
     client: &Client,
-    mut connection: Connection<Socket, NoTlsStream>,
+    mut connection: Connection<Socket, Stream>,
 ) -> StoreError {
     let subscribe = format!("LISTEN \"{}\"", shared.channel);
     let subscribed = std::pin::pin!(client.batch_execute(&subscribe));
@@ -179,7 +180,7 @@ async fn hear(
 }
 
 /// Wakes whoever is meant, until the connection breaks.
-async fn next(shared: &Shared, connection: &mut Connection<Socket, NoTlsStream>) -> StoreError {
+async fn next(shared: &Shared, connection: &mut Connection<Socket, Stream>) -> StoreError {
     loop {
         match poll_fn(|cx| connection.poll_message(cx)).await {
             Some(Ok(AsyncMessage::Notification(told))) => {

@@ -17,9 +17,11 @@
 
 use std::fmt;
 
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::Client;
 
-use crate::db::configured;
+use crate::address::InvalidAddress;
+use crate::endpoint::Endpoint;
+use crate::error::advised;
 use crate::schema::{InvalidSchema, Schema};
 
 /// The oldest PostgreSQL that will do, as the server numbers itself.
@@ -73,8 +75,8 @@ pub struct Migration {
 /// If the database cannot be asked, or its schema is newer than this program.
 pub async fn pending(url: &str, schema: &str) -> Result<Vec<Migration>, MigrateError> {
     let schema = Schema::new(schema)?;
-    let config = configured(url)?;
-    missing(&connect(&config).await?, &schema).await
+    let endpoint = Endpoint::of(url)?;
+    missing(&connect(&endpoint).await?, &schema).await
 }
 
 /// Applies the steps that a database does not have yet, all or none, and says which. Of several
@@ -85,8 +87,8 @@ pub async fn pending(url: &str, schema: &str) -> Result<Vec<Migration>, MigrateE
 /// If the database refuses, or its schema is newer than this program.
 pub async fn apply(url: &str, schema: &str) -> Result<Vec<Migration>, MigrateError> {
     let schema = Schema::new(schema)?;
-    let config = configured(url)?;
-    apply_to(&config, &schema).await
+    let endpoint = Endpoint::of(url)?;
+    apply_to(&endpoint, &schema).await
 }
 
 /// Steps as one text, to read or to run by hand.
@@ -100,17 +102,17 @@ pub fn script(migrations: &[Migration]) -> String {
 }
 
 pub(crate) async fn missing_in(
-    config: &Config,
+    endpoint: &Endpoint,
     schema: &Schema,
 ) -> Result<Vec<Migration>, MigrateError> {
-    missing(&connect(config).await?, schema).await
+    missing(&connect(endpoint).await?, schema).await
 }
 
 pub(crate) async fn apply_to(
-    config: &Config,
+    endpoint: &Endpoint,
     schema: &Schema,
 ) -> Result<Vec<Migration>, MigrateError> {
-    let mut client = connect(config).await?;
+    let mut client = connect(endpoint).await?;
     if missing(&client, schema).await?.is_empty() {
         return Ok(Vec::new());
     }
@@ -126,8 +128,8 @@ pub(crate) async fn apply_to(
     Ok(steps)
 }
 
-async fn connect(config: &Config) -> Result<Client, MigrateError> {
-    let (client, connection) = config.connect(NoTls).await?;
+async fn connect(endpoint: &Endpoint) -> Result<Client, MigrateError> {
+    let (client, connection) = endpoint.connect().await?;
     tokio::spawn(async move {
         // Whatever breaks it, the client hears of it too.
         let _ = connection.await;
@@ -200,6 +202,8 @@ pub enum MigrateError {
     OldServer(i32),
     /// The database is not in UTF-8.
     Encoding(String),
+    /// The address cannot be used.
+    Address(InvalidAddress),
     /// A schema cannot have this name.
     Schema(InvalidSchema),
     /// The database said no.
@@ -225,11 +229,9 @@ impl fmt::Display for MigrateError {
             Self::Encoding(encoding) => {
                 write!(f, "the database is in {encoding}: it must be in UTF8")
             }
+            Self::Address(error) => error.fmt(f),
             Self::Schema(error) => error.fmt(f),
-            Self::Database(error) => match error.as_db_error() {
-                Some(db) => write!(f, "PostgreSQL says {}: {}", db.code().code(), db.message()),
-                None => write!(f, "PostgreSQL cannot be reached: {error}"),
-            },
+            Self::Database(error) => f.write_str(&advised(error)),
         }
     }
 }
@@ -238,6 +240,7 @@ impl std::error::Error for MigrateError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Database(error) => Some(error),
+            Self::Address(error) => Some(error),
             Self::Schema(error) => Some(error),
             _ => None,
         }
@@ -247,6 +250,12 @@ impl std::error::Error for MigrateError {
 impl From<tokio_postgres::Error> for MigrateError {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Database(error)
+    }
+}
+
+impl From<InvalidAddress> for MigrateError {
+    fn from(error: InvalidAddress) -> Self {
+        Self::Address(error)
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use justonce_core::store::Lanes;
 use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
 
-use crate::db::{Db, configured};
+use crate::db::Db;
+use crate::endpoint::Endpoint;
 use crate::listener::Listener;
 use crate::migrate::{self, MigrateError};
 use crate::schema::Schema;
@@ -128,17 +129,17 @@ impl PostgresBuilder {
     /// If the database cannot be reached, or its schema cannot be used.
     pub async fn open(self) -> StoreResult<PostgresStore> {
         let schema = Schema::new(&self.schema).map_err(|error| unusable(error.into()))?;
-        let config = configured(&self.url).map_err(|error| unusable(error.into()))?;
+        let endpoint = Endpoint::of(&self.url).map_err(|error| unusable(error.into()))?;
         if self.migrate {
-            migrate::apply_to(&config, &schema).await.map_err(unusable)?;
+            migrate::apply_to(&endpoint, &schema).await.map_err(unusable)?;
         } else {
-            let missing = migrate::missing_in(&config, &schema).await.map_err(unusable)?;
+            let missing = migrate::missing_in(&endpoint, &schema).await.map_err(unusable)?;
             if !missing.is_empty() {
                 return Err(unusable(MigrateError::Missing(missing.len())));
             }
         }
-        let listener = Listener::new(config.clone(), &schema);
-        let db = Db::new(&config, schema, self.connections, self.transactions, self.clock)?;
+        let listener = Listener::new(endpoint.clone(), &schema);
+        let db = Db::new(&endpoint, schema, self.connections, self.transactions, self.clock)?;
         let db = Arc::new(db);
         let lanes = || Lanes::new(Statements(Arc::clone(&db)), together::LIMITS);
         let (claims, reruns, completions) = (lanes(), lanes(), lanes());
@@ -156,6 +157,7 @@ impl PostgresBuilder {
 fn unusable(error: MigrateError) -> StoreError {
     let kind = match &error {
         MigrateError::Database(_) => StoreErrorKind::Unavailable,
+        MigrateError::Address(_) => StoreErrorKind::Stopped,
         _ => StoreErrorKind::Protocol,
     };
     StoreError::not_applied(kind, error.to_string()).because(error)

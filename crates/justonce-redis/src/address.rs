@@ -9,9 +9,10 @@
 //! With the feature `tls`, each also with `rediss` in place of `redis`.
 
 use justonce_core::{StoreError, StoreErrorKind};
-use redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use crate::layout::BUCKETS;
+use crate::tls::{BUILT_IN, Trust};
 
 /// Where a store is.
 #[derive(Clone, Debug)]
@@ -30,19 +31,20 @@ pub(crate) struct Template {
     scheme: String,
     credentials: String,
     database: String,
+    trust: Trust,
 }
 
 impl Template {
     /// The connection to `host:port`.
     pub(crate) fn at(&self, place: &str) -> Result<ConnectionInfo, StoreError> {
-        let Self { scheme, credentials, database } = self;
-        info(&format!("{scheme}://{credentials}{place}{database}"))
+        let Self { scheme, credentials, database, trust } = self;
+        info(&format!("{scheme}://{credentials}{place}{database}"), trust)
     }
 }
 
 impl Address {
-    /// Reads an address.
-    pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
+    /// Reads an address. Every server that it leads to is trusted in the same way.
+    pub(crate) fn parse(url: &str, trust: &Trust) -> Result<Self, StoreError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong(url, FORMS))?;
         let (scheme, kind) = match scheme.split_once('-') {
             Some((scheme, kind)) => (scheme, kind),
@@ -50,6 +52,13 @@ impl Address {
         };
         if !matches!(scheme, "redis" | "rediss") {
             return Err(wrong(url, FORMS));
+        }
+        if scheme == "rediss" && !BUILT_IN {
+            let why = "it wants TLS, and this program was built without: enable the feature `tls`";
+            return Err(wrong(url, why));
+        }
+        if scheme == "redis" && trust.is_special() {
+            return Err(wrong(url, "certificates are for TLS: write rediss in place of redis"));
         }
         let (credentials, rest) = match rest.rsplit_once('@') {
             Some((credentials, rest)) => (format!("{credentials}@"), rest),
@@ -60,6 +69,7 @@ impl Address {
             scheme: scheme.to_owned(),
             credentials: credentials.to_owned(),
             database: database.to_owned(),
+            trust: trust.clone(),
         };
         let all = |template: &Template| {
             let places = hosts.split(',').filter(|place| !place.is_empty());
@@ -67,7 +77,7 @@ impl Address {
             if found.is_empty() { Err(wrong(url, "it names no host")) } else { Ok(found) }
         };
         match kind {
-            "" => Ok(Self::Single(info(url)?)),
+            "" => Ok(Self::Single(info(url, trust)?)),
             "cluster" if path.is_empty() => {
                 let node = template(&credentials, "");
                 Ok(Self::Cluster { seeds: all(&node)?, node })
@@ -96,8 +106,12 @@ const FORMS: &str = "use redis://host:port, redis-sentinel://host:port,host:port
                      redis-cluster://host:port,host:port";
 
 /// Push messages, which tell when a connection is lost, need the newer protocol.
-fn info(url: &str) -> Result<ConnectionInfo, StoreError> {
-    let info = url.into_connection_info().map_err(|error| wrong(url, &error.to_string()))?;
+fn info(url: &str, trust: &Trust) -> Result<ConnectionInfo, StoreError> {
+    let info = url.into_connection_info().and_then(|info| trust.on(info));
+    let info = info.map_err(|error| wrong(url, &error.to_string()))?;
+    if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
+        return Err(wrong(url, "certificates are always checked: leave #insecure out"));
+    }
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     Ok(info.set_redis_settings(settings.set_lib_name("justonce", env!("CARGO_PKG_VERSION"))))
 }
@@ -130,10 +144,14 @@ const _: () = assert!(BUCKETS == 256, "the tag of a bucket has two digits");
 mod tests {
     use super::*;
 
+    fn parsed(url: &str) -> Result<Address, StoreError> {
+        Address::parse(url, &Trust::default())
+    }
+
     #[test]
     fn the_three_forms_are_told_apart() {
-        assert!(matches!(Address::parse("redis://h:1/2").unwrap(), Address::Single(_)));
-        let sentinel = Address::parse("redis-sentinel://u:p@a:1,b:2/main/3").unwrap();
+        assert!(matches!(parsed("redis://h:1/2").unwrap(), Address::Single(_)));
+        let sentinel = parsed("redis-sentinel://u:p@a:1,b:2/main/3").unwrap();
         let Address::Sentinel { sentinels, name, primary } = sentinel else {
             panic!("not a sentinel's address");
         };
@@ -143,7 +161,7 @@ mod tests {
         assert_eq!(primary.addr().to_string(), "c:3");
         assert_eq!(primary.redis_settings().username(), Some("u"));
         assert_eq!(primary.redis_settings().db(), 3);
-        let cluster = Address::parse("redis-cluster://a:1,b:2,c:3").unwrap();
+        let cluster = parsed("redis-cluster://a:1,b:2,c:3").unwrap();
         assert!(matches!(cluster, Address::Cluster { seeds, .. } if seeds.len() == 3));
     }
 
@@ -157,8 +175,38 @@ mod tests {
             ("redis-cluster://u:secret@h:1/2", "no databases"),
             ("redis-sentinel://u:secret@h:1", "name of the primary"),
         ] {
-            let error = Address::parse(url).unwrap_err().to_string();
+            let error = parsed(url).unwrap_err().to_string();
             assert!(error.contains(why) && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn tls_that_was_not_built_in_is_refused() {
+        for url in ["rediss://u:secret@h:1", "rediss-sentinel://h:1/main", "rediss-cluster://h:1"] {
+            let error = parsed(url).unwrap_err().to_string();
+            assert!(error.contains("the feature `tls`") && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_reaches_every_server_that_an_address_leads_to() {
+        let is_tls = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+        assert!(matches!(parsed("rediss://h:1").unwrap(), Address::Single(info) if is_tls(&info)));
+        let Address::Sentinel { sentinels, primary, .. } =
+            parsed("rediss-sentinel://a:1,b:2/main").unwrap()
+        else {
+            panic!("not a sentinel's address");
+        };
+        assert!(sentinels.iter().all(is_tls) && is_tls(&primary.at("c:3").unwrap()));
+        let Address::Cluster { seeds, node } = parsed("rediss-cluster://a:1,b:2").unwrap() else {
+            panic!("not a cluster's address");
+        };
+        assert!(seeds.iter().all(is_tls) && is_tls(&node.at("c:3").unwrap()));
+        for url in ["rediss://u:secret@h:1#insecure", "rediss-cluster://u:secret@a:1#insecure"] {
+            let error = parsed(url).unwrap_err().to_string();
+            assert!(error.contains("always checked") && !error.contains("secret"), "{error}");
         }
     }
 

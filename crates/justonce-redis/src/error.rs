@@ -1,7 +1,9 @@
 //! What Redis says when it refuses, and what that means for a step.
 
 use justonce_core::{StoreError, StoreErrorKind};
-use redis::RedisError;
+use redis::{ConnectionAddr, RedisError};
+
+use crate::tls::advice;
 
 /// What to do about an error.
 pub(crate) enum Trouble {
@@ -84,12 +86,13 @@ fn broken(error: RedisError) -> StoreError {
 }
 
 /// The server could not be reached in the first place.
-pub(crate) fn unreachable(what: &str, error: RedisError) -> StoreError {
+pub(crate) fn unreachable(what: &str, at: &ConnectionAddr, error: RedisError) -> StoreError {
     let kind = match error.code() {
         Some("NOAUTH" | "WRONGPASS" | "NOPERM") => StoreErrorKind::Stopped,
         _ => StoreErrorKind::Unavailable,
     };
-    StoreError::not_applied(kind, format!("cannot reach {what}: {error}")).because(error)
+    let message = format!("cannot reach {what}: {error}{}", advice(at, &error));
+    StoreError::not_applied(kind, message).because(error)
 }
 
 /// A reply that belongs to no step of the protocol.

@@ -23,6 +23,11 @@
 //! Those who wait for a running operation are woken by the server: a claim that somebody waits for
 //! is marked, and only the end of a marked claim is published.
 //!
+//! With the feature `tls` (rustls and ring), addresses that begin with `rediss` make every
+//! connection speak TLS, to servers whose certificates fit: also to those that sentinels or nodes
+//! of a cluster name. The machine's authorities vouch for them, or only those in the file that
+//! `ca_file` names.
+//!
 //! [`RedisOutcomes`] is another use of Redis: a cache in front of a store that is elsewhere.
 
 mod address;
@@ -44,6 +49,7 @@ mod sentinel;
 mod slots;
 mod store;
 mod subscription;
+mod tls;
 mod together;
 mod waiters;
 

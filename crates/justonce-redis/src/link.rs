@@ -8,13 +8,14 @@ use std::time::Duration;
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, PushInfo, PushKind, RedisError,
-    Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, PushInfo,
+    PushKind, RedisError, Value,
 };
 use tokio::time::timeout;
 
 use crate::error::{Trouble, unreachable};
 use crate::sentinel::Sentinels;
+use crate::tls::advice_on_silence;
 
 /// How long making a connection may take, with all that belongs to it.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -117,7 +118,8 @@ impl Link {
 
     async fn connect_to(&self, info: &ConnectionInfo) -> StoreResult<Live> {
         let what = info.addr().to_string();
-        let client = Client::open(info.clone()).map_err(|error| unreachable(&what, error))?;
+        let client =
+            Client::open(info.clone()).map_err(|error| unreachable(&what, info.addr(), error))?;
         let gone = Arc::new(AtomicBool::new(false));
         let lost = Arc::clone(&gone);
         let tell = move |push: PushInfo| -> Result<(), SendError> {
@@ -134,8 +136,8 @@ impl Link {
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(Ok(connection)) => Ok(Live(Arc::new(Connected { connection, gone }))),
-            Ok(Err(error)) => Err(unreachable(&what, error)),
-            Err(_) => Err(silent(&what)),
+            Ok(Err(error)) => Err(unreachable(&what, info.addr(), error)),
+            Err(_) => Err(silent(&what, info.addr())),
         }
     }
 }
@@ -189,8 +191,9 @@ async fn ensure_primary(live: &Live) -> StoreResult<()> {
 }
 
 /// A server that accepts a connection and then says nothing.
-pub(crate) fn silent(what: &str) -> StoreError {
-    let message = format!("cannot reach {what}: no answer within {CONNECT_TIMEOUT:?}");
+pub(crate) fn silent(what: &str, at: &ConnectionAddr) -> StoreError {
+    let advice = advice_on_silence(at);
+    let message = format!("cannot reach {what}: no answer within {CONNECT_TIMEOUT:?}{advice}");
     StoreError::not_applied(StoreErrorKind::Unavailable, message)
 }
 

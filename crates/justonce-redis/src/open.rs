@@ -1,6 +1,7 @@
 //! Opening a Redis store.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::nodes::Nodes;
 use crate::scripts::Scripts;
 use crate::store::{Confirm, RedisStore};
 use crate::subscription::Subscription;
+use crate::tls::Trust;
 use crate::together::Together;
 use crate::waiters::Waiters;
 
@@ -35,6 +37,7 @@ const LEAST_VERSION: (u32, u32) = (7, 0);
 #[must_use = "a builder does nothing until `open`"]
 pub struct RedisStoreBuilder {
     url: String,
+    ca_file: Option<PathBuf>,
     prefix: String,
     reply_timeout: Duration,
     confirm: Option<Confirm>,
@@ -45,11 +48,20 @@ impl RedisStoreBuilder {
     pub(crate) fn new(url: String) -> Self {
         Self {
             url,
+            ca_file: None,
             prefix: DEFAULT_PREFIX.to_owned(),
             reply_timeout: DEFAULT_REPLY_TIMEOUT,
             confirm: None,
             clock: None,
         }
+    }
+
+    /// The file (PEM) of the authorities that may vouch for the servers, for addresses that begin
+    /// with `rediss`. Nobody else may then. Default: those that the machine trusts.
+    #[cfg(feature = "tls")]
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(path.into());
+        self
     }
 
     /// What all keys begin with: stores with different prefixes know nothing of each other.
@@ -83,11 +95,12 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If the address is wrong, no server can be reached, or one of them is older than 7.0 or may
-    /// evict records.
+    /// If the address or the file of authorities is wrong, no server can be reached, or one of them
+    /// is older than 7.0 or may evict records.
     pub async fn open(self) -> StoreResult<RedisStore> {
         checked_prefix(&self.prefix)?;
-        let address = Address::parse(&self.url)?;
+        let trust = Trust::of(self.ca_file.as_deref())?;
+        let address = Address::parse(&self.url, &trust)?;
         let wait = self.confirm.map(|confirm| confirm.within).unwrap_or_default();
         let lanes = if self.confirm.is_some() { WAIT_LANES } else { LANES };
         let settings = NodeSettings { reply_timeout: self.reply_timeout + wait, lanes };

@@ -6,6 +6,7 @@
 //! ```
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use justonce_core::codec::{decode_outcome, encode_outcome};
@@ -20,6 +21,7 @@ use crate::node::NodeSettings;
 use crate::nodes::Nodes;
 use crate::scripts::{Lua, OutcomeScripts};
 use crate::store::run_script;
+use crate::tls::Trust;
 
 /// How long an outcome is kept unless told otherwise. An erasure through any process that has the
 /// same cache drops it at once; only one that the cache does not hear of is unseen for so long.
@@ -77,6 +79,7 @@ impl RedisOutcomes {
     pub fn builder(url: impl Into<String>) -> RedisOutcomesBuilder {
         RedisOutcomesBuilder {
             url: url.into(),
+            ca_file: None,
             prefix: "justonce-outcomes".to_owned(),
             age: OUTCOME_AGE,
             reply_timeout: OUTCOME_REPLY_TIMEOUT,
@@ -217,6 +220,7 @@ fn read(bytes: &[u8]) -> Option<Row<'_>> {
 #[must_use = "a builder does nothing until `build`"]
 pub struct RedisOutcomesBuilder {
     url: String,
+    ca_file: Option<PathBuf>,
     prefix: String,
     age: Duration,
     reply_timeout: Duration,
@@ -224,6 +228,14 @@ pub struct RedisOutcomesBuilder {
 }
 
 impl RedisOutcomesBuilder {
+    /// The file (PEM) of the authorities that may vouch for the servers, for addresses that begin
+    /// with `rediss`. Nobody else may then. Default: those that the machine trusts.
+    #[cfg(feature = "tls")]
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(path.into());
+        self
+    }
+
     /// What every key begins with. Default: `justonce-outcomes`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
@@ -254,10 +266,11 @@ impl RedisOutcomesBuilder {
     ///
     /// # Errors
     ///
-    /// If the address or the prefix is not allowed.
+    /// If the address, the file of authorities or the prefix is not allowed.
     pub fn build(self) -> StoreResult<RedisOutcomes> {
         checked_prefix(&self.prefix)?;
-        let address = Address::parse(&self.url)?;
+        let trust = Trust::of(self.ca_file.as_deref())?;
+        let address = Address::parse(&self.url, &trust)?;
         let settings = NodeSettings { reply_timeout: self.reply_timeout, lanes: 1 };
         Ok(RedisOutcomes {
             nodes: Nodes::new(address, Layout::new(&self.prefix), settings),

@@ -46,8 +46,8 @@ impl Sentinels {
         };
         match timeout(CONNECT_TIMEOUT, asked).await {
             Ok(Ok(place)) => Ok(place),
-            Ok(Err(error)) => Err(unreachable(&what, error)),
-            Err(_) => Err(silent(&what)),
+            Ok(Err(error)) => Err(unreachable(&what, sentinel.addr(), error)),
+            Err(_) => Err(silent(&what, sentinel.addr())),
         }
     }
 }

@@ -93,15 +93,16 @@ async fn listen(nodes: Arc<Nodes>, waiters: Waiters, tell: watch::Sender<bool>) 
 
 async fn subscribe(nodes: &Nodes, turn: usize) -> StoreResult<PubSub> {
     let client = nodes.listening_post(turn).await?;
-    let what = client.get_connection_info().addr().to_string();
+    let at = client.get_connection_info().addr();
+    let what = at.to_string();
     let subscribing = async {
         let mut subscription = client.get_async_pubsub().await?;
         subscription.subscribe(nodes.layout.channel()).await?;
         Ok(subscription)
     };
     match timeout(CONNECT_TIMEOUT, subscribing).await {
-        Ok(result) => result.map_err(|error| crate::error::unreachable(&what, error)),
-        Err(_) => Err(silent(&what)),
+        Ok(result) => result.map_err(|error| crate::error::unreachable(&what, at, error)),
+        Err(_) => Err(silent(&what, at)),
     }
 }
 

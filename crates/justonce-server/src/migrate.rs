@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use justonce::postgres::migrate;
 
 use crate::config::{self, StoreUrl};
+use crate::stores::told;
 
 /// What to bring up to date, and whether to do it.
 #[derive(Args, Clone, Debug)]
@@ -33,10 +34,11 @@ pub fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
         other => bail!("{other} needs no tables: only PostgreSQL does, as in postgres://…"),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let failed = || format!("cannot bring {url} up to date");
+    let failed =
+        |error: migrate::MigrateError| anyhow!("cannot bring {url} up to date: {}", told(&error));
     if options.dry_run {
         let steps = runtime.block_on(migrate::pending(url.reveal(), &options.schema));
-        let steps = steps.with_context(failed)?;
+        let steps = steps.map_err(failed)?;
         match steps.is_empty() {
             true => println!("-- {url} is up to date"),
             false => print!("{}", migrate::script(&steps)),
@@ -44,7 +46,7 @@ pub fn run(options: &MigrateOptions) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let steps = runtime.block_on(migrate::apply(url.reveal(), &options.schema));
-    let steps = steps.with_context(failed)?;
+    let steps = steps.map_err(failed)?;
     for step in &steps {
         println!("applied step {}: {}", step.number, step.name);
     }

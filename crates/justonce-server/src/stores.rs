@@ -59,10 +59,13 @@ async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<Shared
         StoreUrl::Tiered { redis, postgres: truth } => {
             let truth = remote(postgres(truth, settings).await?, settings);
             // It connects by itself: a Redis that is away keeps nobody from starting.
-            let outcomes = RedisOutcomes::builder(redis.reveal())
-                .prefix(&settings.redis.prefix)
-                .build()
-                .with_context(|| format!("cannot use the cache in {redis}"))?;
+            let mut outcomes =
+                RedisOutcomes::builder(redis.reveal()).prefix(&settings.redis.prefix);
+            if let Some(ca) = &settings.redis.ca {
+                outcomes = outcomes.ca_file(ca);
+            }
+            let outcomes =
+                outcomes.build().with_context(|| format!("cannot use the cache in {redis}"))?;
             near(Cached::new(truth, outcomes).observer(watched("redis")), settings)
         }
     })
@@ -71,6 +74,9 @@ async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<Shared
 async fn redis(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<RedisStore> {
     let redis = &settings.redis;
     let mut builder = RedisStore::builder(url.reveal()).prefix(&redis.prefix);
+    if let Some(ca) = &redis.ca {
+        builder = builder.ca_file(ca);
+    }
     if redis.wait_replicas > 0 {
         let replicas = u32::try_from(redis.wait_replicas).unwrap_or(u32::MAX);
         builder = builder.wait_replicas(replicas, redis.wait_timeout);
@@ -89,9 +95,15 @@ async fn postgres(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<P
         .map_err(|error| unopened(url, &error))
 }
 
-/// Why a store cannot be opened, each cause once. That nothing was done yet goes without saying.
+/// Why a store cannot be opened. That nothing was done yet goes without saying.
 fn unopened(url: &ServerUrl, error: &StoreError) -> anyhow::Error {
-    let mut told = error.to_string().replace(" (the step was not applied)", "");
+    let told = told(error).replace(" (the step was not applied)", "");
+    anyhow!("cannot open the store in {url}: {told}")
+}
+
+/// An error and its causes, each once.
+pub(crate) fn told(error: &dyn Error) -> String {
+    let mut told = error.to_string();
     let mut cause = error.source();
     while let Some(why) = cause {
         let text = why.to_string();
@@ -100,7 +112,7 @@ fn unopened(url: &ServerUrl, error: &StoreError) -> anyhow::Error {
         }
         cause = why.source();
     }
-    anyhow!("cannot open the store in {url}: {told}")
+    told
 }
 
 /// What every store over a network gets: safe retries, and an end to waiting. Only what reaches

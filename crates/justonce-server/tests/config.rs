@@ -292,7 +292,9 @@ fn every_kind_of_store_has_an_address() {
     assert_eq!(store("file:///var/data"), StoreUrl::File(PathBuf::from("/var/data")));
     let at = |url: &str| ServerUrl::new(url);
     for url in ["redis://h", "redis-cluster://h:1,h:2", "redis-sentinel://h:1,h:2/main"] {
+        let with_tls = url.replace("redis", "rediss");
         assert_eq!(store(url), StoreUrl::Redis(at(url)));
+        assert_eq!(store(&with_tls), StoreUrl::Redis(at(&with_tls)));
     }
     for url in ["postgres://h/db", "postgresql://u:p@h:5432/db", "postgres:///db?host=/run/pg"] {
         assert_eq!(store(url), StoreUrl::Postgres(at(url)));
@@ -326,17 +328,19 @@ fn stores_over_a_network_have_settings_of_their_own() {
     let settings = right("").stores;
     assert_eq!(settings.timeout, Duration::from_secs(5));
     assert_eq!((settings.redis.prefix.as_str(), settings.redis.wait_replicas), ("justonce", 0));
+    assert_eq!(settings.redis.ca, None);
     assert_eq!((settings.postgres.connections, settings.postgres.migrate), (16, true));
     assert_eq!(settings.near_cache.unwrap().age, Duration::from_secs(5));
     let settings = right(
         "timeouts = { store = '2s' }
-         redis = { prefix = 'shop', wait_replicas = 1, wait_timeout = '200ms' }
+         redis = { prefix = 'shop', ca = 'ca.pem', wait_replicas = 1, wait_timeout = '200ms' }
          postgres = { schema = 'once', connections = 4, migrate = false }
          near_cache = { enabled = false }",
     )
     .stores;
     assert_eq!(settings.timeout, Duration::from_secs(2));
     assert_eq!((settings.redis.prefix.as_str(), settings.redis.wait_replicas), ("shop", 1));
+    assert_eq!(settings.redis.ca, Some(PathBuf::from("ca.pem")));
     assert_eq!((settings.postgres.connections, settings.postgres.migrate), (4, false));
     assert_eq!(settings.near_cache, None);
     let wrong = config::parse(&format!("{UPSTREAM}redis = {{ prefix = 'a b' }}"), "a.toml");

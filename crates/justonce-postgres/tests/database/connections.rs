@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 fn narrow(connections: u32) -> PostgresServer {
     let settings = [("superuser_reserved_connections", "0"), ("max_wal_senders", "0")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    PostgresServer::start(PostgresOptions { max_connections: connections, settings, fsync: false })
-        .unwrap()
+    let options = PostgresOptions { max_connections: connections, settings, ..Default::default() };
+    PostgresServer::start(options).unwrap()
 }
 
 /// Takes as many connections to a server, as soon as it has them.

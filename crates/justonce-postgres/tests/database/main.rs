@@ -16,5 +16,7 @@ mod faults;
 mod migrations;
 mod stage;
 mod sweeping;
+#[cfg(feature = "tls")]
+mod tls;
 mod together;
 mod waiting;

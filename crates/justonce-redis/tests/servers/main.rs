@@ -14,6 +14,8 @@ mod conformance;
 mod contents;
 mod outages;
 mod sentinel;
+#[cfg(feature = "tls")]
+mod tls;
 mod together;
 mod waiting;
 mod world;

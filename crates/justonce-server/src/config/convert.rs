@@ -1,6 +1,7 @@
 //! From values of the tree to values of Rust.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -28,6 +29,11 @@ pub(super) fn full_text(node: &Node) -> Read<String> {
         "" => Err(Complaint::about(node, "expected a text, found an empty one")),
         full => Ok(full.to_owned()),
     }
+}
+
+/// The path of a file or directory.
+pub(super) fn path(node: &Node) -> Read<PathBuf> {
+    full_text(node).map(PathBuf::from)
 }
 
 /// How a wrong text is repeated: short and harmless.

@@ -79,7 +79,7 @@ pub(super) const TOP: &[Field] = &[
             plain("store"),
         ],
     ),
-    table("redis", &[plain("prefix"), plain("wait_replicas"), plain("wait_timeout")]),
+    table("redis", &[plain("prefix"), plain("ca"), plain("wait_replicas"), plain("wait_timeout")]),
     table("postgres", &[plain("schema"), plain("connections"), plain("migrate")]),
     table("near_cache", &[plain("enabled"), plain("bytes"), plain("age")]),
     table(

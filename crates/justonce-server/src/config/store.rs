@@ -11,7 +11,8 @@ pub enum StoreUrl {
     Memory,
     /// In the embedded store in this directory: `file:PATH`.
     File(PathBuf),
-    /// In Redis: `redis://…`, `redis-sentinel://…` or `redis-cluster://…`.
+    /// In Redis: `redis://…`, `redis-sentinel://…` or `redis-cluster://…`; with TLS, `rediss` in
+    /// place of `redis`.
     Redis(ServerUrl),
     /// In PostgreSQL: `postgres://…`.
     Postgres(ServerUrl),
@@ -101,6 +102,8 @@ pub struct StoreSettings {
 pub struct RedisSettings {
     /// What all our keys begin with.
     pub prefix: String,
+    /// Whose certificates servers must have, with TLS; nothing for whom the system trusts.
+    pub ca: Option<PathBuf>,
     /// How many replicas must have a change before it counts; 0 for none.
     pub wait_replicas: usize,
     /// How long they may take.

@@ -2,7 +2,9 @@
 
 use std::process::{Command, Output};
 
-use justonce_testkit::servers::{PostgresOptions, PostgresServer, RedisServer, free_port};
+use justonce_testkit::servers::{
+    Authority, PostgresOptions, PostgresServer, RedisServer, free_port,
+};
 
 use crate::client::pay;
 use crate::process::{Gateway, Home, justonce};
@@ -77,6 +79,54 @@ fn a_redis_that_evicts_is_refused() {
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
     let (_home, gateway) = started_on(&server.url(), "").unwrap();
     assert_eq!(pay(gateway.address, "k", BODY).status(), 201);
+}
+
+#[test]
+fn a_postgres_that_wants_tls_gets_it() {
+    let authority = Authority::new().unwrap();
+    let tls = Some(authority.certificate(&["127.0.0.1"]).unwrap());
+    let server = PostgresServer::start(PostgresOptions { tls, ..Default::default() }).unwrap();
+    let error = refused_on(&server.url(), "");
+    assert!(error.contains("sslmode=verify-full"), "it says what to do: {error}");
+    let store = format!("{}?sslmode=verify-full", server.url());
+    let error = refused_on(&store, "");
+    assert!(error.contains("sslrootcert=FILE"), "it says what to do: {error}");
+    let error = complaint(migrate(&store, &[]));
+    assert!(error.contains("sslrootcert=FILE"), "it says what to do: {error}");
+    // Named in the address, or trusted by the machine.
+    printed(migrate(&format!("{store}&sslrootcert={}", authority.file().display()), &[]));
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure_on(upstream.address(), &store, "");
+    upstream.serve();
+    let mut command = home.command();
+    command.env("SSL_CERT_FILE", authority.file());
+    let gateway = Gateway::start(command).unwrap();
+    assert_eq!(pay(gateway.address, "k", BODY).status(), 201);
+    assert!(pay(gateway.address, "k", BODY).is_replay());
+}
+
+#[test]
+fn a_redis_that_wants_tls_gets_it() {
+    let authority = Authority::new().unwrap();
+    let server =
+        RedisServer::start_tls(&authority.certificate(&["127.0.0.1"]).unwrap(), &[]).unwrap();
+    let error = refused_on(&format!("redis://{}", server.place()), "");
+    assert!(error.contains("write rediss"), "it says what to do: {error}");
+    let error = refused_on(&server.url(), "");
+    assert!(error.contains("redis.ca"), "it says what to do: {error}");
+    let ca = format!("redis.ca = '{}'\n", authority.file().display());
+    let (_home, gateway) = started_on(&server.url(), &ca).unwrap();
+    assert_eq!(pay(gateway.address, "k", BODY).status(), 201);
+    assert!(pay(gateway.address, "k", BODY).is_replay());
+    // The cache in front of PostgreSQL is reached in the same way.
+    let truth = postgres();
+    let tiers = format!("tiered:{},{}", server.url(), truth.url());
+    let more = format!("{ca}near_cache.enabled = false\n");
+    let (_home, gateway) = started_on(&tiers, &more).unwrap();
+    for _ in 0..2 {
+        pay(gateway.address, "tiers", BODY);
+    }
+    assert!(server.cli(&["KEYS", "*:*}o*"]).unwrap().lines().count() > 0, "nothing was cached");
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! - `JUSTONCE_REDIS_SERVER`: the program to start as Redis, as a sentinel too: another
 //!   `redis-server`, or `valkey-server`. `redis-cli` is the machine's.
 
+mod authority;
 mod chosen;
 mod port;
 mod postgres;
@@ -20,6 +21,7 @@ mod redis;
 mod redis_cluster;
 mod redis_sentinel;
 
+pub use authority::{Authority, Certificate};
 pub use port::free_port;
 pub use postgres::{PostgresOptions, PostgresServer};
 pub use process::{Process, ServerError, program};

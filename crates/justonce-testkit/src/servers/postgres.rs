@@ -10,8 +10,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
 use tempfile::TempDir;
 
+use super::authority::{CHAIN, KEY};
 use super::postgres_template::{Binaries, cluster};
-use super::{Process, ServerError, free_port};
+use super::{Certificate, Process, ServerError, free_port};
 
 /// Whom the server runs as if this process is root's: PostgreSQL refuses to be root's.
 pub(super) const USER: &str = "postgres";
@@ -38,13 +39,15 @@ pub struct PostgresOptions {
     pub fsync: bool,
     /// How many connections it takes.
     pub max_connections: u32,
+    /// Who it is. With a certificate it takes connections with TLS, and no others.
+    pub tls: Option<Certificate>,
     /// More settings, by name.
     pub settings: Vec<(String, String)>,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { fsync: false, max_connections: 300, settings: Vec::new() }
+        Self { fsync: false, max_connections: 300, tls: None, settings: Vec::new() }
     }
 }
 
@@ -67,6 +70,9 @@ impl PostgresServer {
         let binaries = Binaries::find()?;
         let directory = private_directory()?;
         cluster(&binaries, &directory.path().join("data"))?;
+        if let Some(certificate) = &options.tls {
+            secure(certificate, directory.path())?;
+        }
         let mut complaint = None;
         for _ in 0..PORTS_TRIED {
             let port = free_port()?;
@@ -203,6 +209,16 @@ pub(super) fn give_away(path: &Path) -> Result<(), ServerError> {
         .map_err(|error| ServerError::new(&format!("cannot give {} away", path.display()), &error))
 }
 
+/// Writes down who the server is, and that it takes connections with TLS only.
+fn secure(certificate: &Certificate, directory: &Path) -> Result<(), ServerError> {
+    certificate.write_to(directory)?;
+    give_away(&directory.join(CHAIN))?;
+    give_away(&directory.join(KEY))?;
+    let access = "hostssl all all 127.0.0.1/32 trust\n";
+    std::fs::write(directory.join("data/pg_hba.conf"), access)
+        .map_err(|error| ServerError::new("cannot write pg_hba.conf", &error))
+}
+
 /// Starts a server and waits until it takes connections.
 fn run(
     binaries: &Binaries,
@@ -224,9 +240,17 @@ fn run(
         ("fsync", durable),
         ("full_page_writes", durable),
     ];
+    let tls = if options.tls.is_some() { "on" } else { "off" };
+    let (chain, key) = (directory.join(CHAIN), directory.join(KEY));
+    let tls = [
+        ("ssl", tls),
+        ("ssl_cert_file", chain.to_str().unwrap_or_default()),
+        ("ssl_key_file", key.to_str().unwrap_or_default()),
+    ];
+    let fixed = fixed.into_iter().chain(tls);
     let connections = options.max_connections.to_string();
     let own = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    for (name, value) in fixed.into_iter().chain([("max_connections", &*connections)]).chain(own) {
+    for (name, value) in fixed.chain([("max_connections", &*connections)]).chain(own) {
         arguments.extend(["-c".into(), format!("{name}={value}").into()]);
     }
     let mut process = Process::start(&postgres, &arguments, &[], &log, Some(USER))?;

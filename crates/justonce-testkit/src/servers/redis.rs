@@ -10,8 +10,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
+use super::authority::{AUTHORITY, CHAIN, KEY};
 use super::chosen::{REDIS_SERVER, chosen};
-use super::{Process, ServerError, free_port, program};
+use super::{Certificate, Process, ServerError, free_port, program};
 
 /// The Debian package that brings the programs.
 const PACKAGE: &str = "redis-server";
@@ -43,6 +44,7 @@ const PORTS_TRIED: u32 = 10;
 pub struct RedisServer {
     process: Mutex<Process>,
     port: u16,
+    tls: bool,
     options: Vec<String>,
     directory: TempDir,
 }
@@ -63,7 +65,23 @@ impl RedisServer {
     ///
     /// If it is not installed, does not start, or does not know an option.
     pub fn start_with(options: &[&str]) -> Result<Self, ServerError> {
-        Self::start_in(new_directory()?, |_| {
+        Self::start_as(None, options)
+    }
+
+    /// Starts a server that takes connections with TLS, and no others.
+    ///
+    /// # Errors
+    ///
+    /// If it is not installed, does not start, or does not know an option.
+    pub fn start_tls(certificate: &Certificate, options: &[&str]) -> Result<Self, ServerError> {
+        Self::start_as(Some(certificate), options)
+    }
+
+    pub(super) fn start_as(
+        certificate: Option<&Certificate>,
+        options: &[&str],
+    ) -> Result<Self, ServerError> {
+        Self::start_in(new_directory()?, certificate, |_| {
             Ok(options.iter().map(|option| (*option).to_owned()).collect())
         })
     }
@@ -71,16 +89,22 @@ impl RedisServer {
     /// Starts a server in a directory, with options that may depend on the directory.
     pub(super) fn start_in(
         directory: TempDir,
+        certificate: Option<&Certificate>,
         options: impl Fn(&Path) -> Result<Vec<String>, ServerError>,
     ) -> Result<Self, ServerError> {
+        if let Some(certificate) = certificate {
+            certificate.write_to(directory.path())?;
+        }
+        let tls = certificate.is_some();
         let mut last = None;
         for _ in 0..PORTS_TRIED {
             let port = free_port()?;
             let options = options(directory.path())?;
-            let mut process = launch(directory.path(), port, &options)?;
-            match wait_until_ready(&mut process, port) {
+            let mut process = launch(directory.path(), port, tls, &options)?;
+            match wait_until_ready(&mut process, port, tls) {
                 Ok(()) => {
-                    return Ok(Self { process: Mutex::new(process), port, options, directory });
+                    let process = Mutex::new(process);
+                    return Ok(Self { process, port, tls, options, directory });
                 }
                 Err(error) => last = Some(error),
             }
@@ -91,7 +115,7 @@ impl RedisServer {
     /// The address of a store on this server.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("redis://{}", self.place())
+        format!("{}://{}", if self.tls { "rediss" } else { "redis" }, self.place())
     }
 
     /// Its `host:port`.
@@ -112,7 +136,7 @@ impl RedisServer {
     ///
     /// If the server cannot be reached or answers with an error.
     pub fn cli(&self, arguments: &[&str]) -> Result<String, ServerError> {
-        cli(self.port, arguments)
+        cli(self.port, self.tls, arguments)
     }
 
     /// The figures of `INFO` in one section, or one of them: `info("stats", "total_reads")`.
@@ -150,8 +174,8 @@ impl RedisServer {
     pub fn restart(&self) -> Result<(), ServerError> {
         let mut process = self.process();
         process.kill();
-        *process = launch(self.directory.path(), self.port, &self.options)?;
-        wait_until_ready(&mut process, self.port)
+        *process = launch(self.directory.path(), self.port, self.tls, &self.options)?;
+        wait_until_ready(&mut process, self.port, self.tls)
     }
 
     /// Stops it where it stands, as SIGSTOP does.
@@ -182,10 +206,14 @@ pub(super) fn new_directory() -> Result<TempDir, ServerError> {
     tempfile::tempdir().map_err(|error| ServerError::new("no directory for redis-server", &error))
 }
 
+/// How `redis-cli` is told to speak TLS: it need not know the server.
+pub(super) const CLI_TLS: &[&str] = &["--tls", "--insecure"];
+
 /// What `redis-cli` prints for a command sent to a port.
-pub(super) fn cli(port: u16, arguments: &[&str]) -> Result<String, ServerError> {
+pub(super) fn cli(port: u16, tls: bool, arguments: &[&str]) -> Result<String, ServerError> {
     let port = port.to_string();
     let mut all = vec!["-p", port.as_str(), "-e"];
+    all.extend_from_slice(if tls { CLI_TLS } else { &[] });
     all.extend_from_slice(arguments);
     run_cli(&all)
 }
@@ -222,7 +250,12 @@ pub(super) fn until<T>(
     Err(ServerError::new(what, &last))
 }
 
-fn launch(directory: &Path, port: u16, options: &[String]) -> Result<Process, ServerError> {
+fn launch(
+    directory: &Path,
+    port: u16,
+    tls: bool,
+    options: &[String],
+) -> Result<Process, ServerError> {
     let mut arguments: Vec<OsString> = Vec::new();
     // A sentinel wants its file first.
     let (file, rest) = match options.split_first() {
@@ -244,6 +277,9 @@ fn launch(directory: &Path, port: u16, options: &[String]) -> Result<Process, Se
             arguments.extend([OsString::from(name), OsString::from(value)]);
         }
     }
+    if tls {
+        arguments.extend(tls_arguments(directory, port));
+    }
     arguments.extend(rest.iter().map(OsString::from));
     let program = match chosen(REDIS_SERVER, &[])? {
         Some(program) => program,
@@ -252,12 +288,27 @@ fn launch(directory: &Path, port: u16, options: &[String]) -> Result<Process, Se
     Process::start(&program, &arguments, &[], &directory.join("log"), None)
 }
 
-fn wait_until_ready(process: &mut Process, port: u16) -> Result<(), ServerError> {
+/// With TLS, and only so; among servers too.
+fn tls_arguments(directory: &Path, port: u16) -> impl Iterator<Item = OsString> {
+    let pairs = [
+        ("--port", "0".into()),
+        ("--tls-port", port.to_string().into()),
+        ("--tls-cert-file", directory.join(CHAIN).into_os_string()),
+        ("--tls-key-file", directory.join(KEY).into_os_string()),
+        ("--tls-ca-cert-file", directory.join(AUTHORITY).into_os_string()),
+        ("--tls-auth-clients", "no".into()),
+        ("--tls-replication", "yes".into()),
+        ("--tls-cluster", "yes".into()),
+    ];
+    pairs.into_iter().flat_map(|(name, value)| [OsString::from(name), value])
+}
+
+fn wait_until_ready(process: &mut Process, port: u16, tls: bool) -> Result<(), ServerError> {
     let ready = until("it does not answer", || {
         if !process.is_running() {
             return Ok(Some(false));
         }
-        let id = cli(port, &["INFO", "server"])?;
+        let id = cli(port, tls, &["INFO", "server"])?;
         // Another server may have taken the port.
         let own = format!("process_id:{}", process.id());
         Ok(Some(id.lines().any(|line| line.trim() == own)))

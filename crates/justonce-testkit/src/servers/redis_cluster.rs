@@ -1,7 +1,7 @@
 //! A private Redis Cluster.
 
-use super::redis::{new_directory, run_cli, until};
-use super::{RedisServer, ServerError, free_port};
+use super::redis::{CLI_TLS, new_directory, run_cli, until};
+use super::{Certificate, RedisServer, ServerError, free_port};
 
 /// How long a node must be silent until its replica takes over, in milliseconds.
 const NODE_TIMEOUT_MILLIS: &str = "1000";
@@ -24,6 +24,7 @@ const NODE_TIMEOUT_MILLIS: &str = "1000";
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
+    tls: bool,
 }
 
 impl RedisCluster {
@@ -33,16 +34,39 @@ impl RedisCluster {
     ///
     /// If a node does not start or the cluster does not come up.
     pub fn start(primaries: usize, replicas: usize) -> Result<Self, ServerError> {
+        Self::start_as(None, primaries, replicas)
+    }
+
+    /// The same, with TLS everywhere and only so.
+    ///
+    /// # Errors
+    ///
+    /// If a node does not start or the cluster does not come up.
+    pub fn start_tls(
+        certificate: &Certificate,
+        primaries: usize,
+        replicas: usize,
+    ) -> Result<Self, ServerError> {
+        Self::start_as(Some(certificate), primaries, replicas)
+    }
+
+    fn start_as(
+        certificate: Option<&Certificate>,
+        primaries: usize,
+        replicas: usize,
+    ) -> Result<Self, ServerError> {
         let nodes = (0..primaries * (replicas + 1))
-            .map(|_| RedisServer::start_in(new_directory()?, |_| options()))
+            .map(|_| RedisServer::start_in(new_directory()?, certificate, |_| options()))
             .collect::<Result<Vec<_>, _>>()?;
         let places: Vec<String> = nodes.iter().map(RedisServer::place).collect();
         let replicas_each = replicas.to_string();
-        let mut arguments = vec!["--cluster", "create"];
+        let tls = certificate.is_some();
+        let mut arguments = if tls { CLI_TLS.to_vec() } else { Vec::new() };
+        arguments.extend(["--cluster", "create"]);
         arguments.extend(places.iter().map(String::as_str));
         arguments.extend(["--cluster-replicas", replicas_each.as_str(), "--cluster-yes"]);
         run_cli(&arguments)?;
-        let cluster = Self { nodes };
+        let cluster = Self { nodes, tls };
         for node in &cluster.nodes {
             until("the cluster does not come up", || {
                 let replicates = cluster.replicas_in_step(node)?;
@@ -63,7 +87,8 @@ impl RedisCluster {
     #[must_use]
     pub fn url(&self) -> String {
         let places: Vec<String> = self.nodes.iter().map(RedisServer::place).collect();
-        format!("redis-cluster://{}", places.join(","))
+        let scheme = if self.tls { "rediss-cluster" } else { "redis-cluster" };
+        format!("{scheme}://{}", places.join(","))
     }
 
     /// All nodes.
@@ -100,19 +125,11 @@ impl RedisCluster {
     ) -> Result<(), ServerError> {
         let (from_id, to_id) = (from.cli(&["CLUSTER", "MYID"])?, to.cli(&["CLUSTER", "MYID"])?);
         let (place, slots) = (from.place(), slots.to_string());
-        run_cli(&[
-            "--cluster",
-            "reshard",
-            &place,
-            "--cluster-from",
-            &from_id,
-            "--cluster-to",
-            &to_id,
-            "--cluster-slots",
-            &slots,
-            "--cluster-yes",
-        ])
-        .map(drop)
+        let mut arguments = if self.tls { CLI_TLS.to_vec() } else { Vec::new() };
+        arguments.extend(["--cluster", "reshard", &place]);
+        arguments.extend(["--cluster-from", &from_id, "--cluster-to", &to_id]);
+        arguments.extend(["--cluster-slots", &slots, "--cluster-yes"]);
+        run_cli(&arguments).map(drop)
     }
 
     /// Waits until all nodes but this one see the whole cluster served again.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::redis::{new_directory, until};
-use super::{RedisServer, ServerError};
+use super::{Certificate, RedisServer, ServerError};
 
 /// The name by which the sentinels know the primary.
 const NAME: &str = "main";
@@ -28,6 +28,7 @@ const DOWN_AFTER_MILLIS: u32 = 500;
 pub struct RedisSentinel {
     servers: Vec<RedisServer>,
     sentinels: Vec<RedisServer>,
+    tls: bool,
 }
 
 impl RedisSentinel {
@@ -38,20 +39,44 @@ impl RedisSentinel {
     ///
     /// If one of them does not start.
     pub fn start(replicas: usize, sentinels: usize) -> Result<Self, ServerError> {
-        let first = RedisServer::start_with(SERVER)?;
+        Self::start_as(None, replicas, sentinels)
+    }
+
+    /// The same, with TLS everywhere and only so.
+    ///
+    /// # Errors
+    ///
+    /// If one of them does not start.
+    pub fn start_tls(
+        certificate: &Certificate,
+        replicas: usize,
+        sentinels: usize,
+    ) -> Result<Self, ServerError> {
+        Self::start_as(Some(certificate), replicas, sentinels)
+    }
+
+    fn start_as(
+        certificate: Option<&Certificate>,
+        replicas: usize,
+        sentinels: usize,
+    ) -> Result<Self, ServerError> {
+        let first = RedisServer::start_as(certificate, SERVER)?;
         let primary = first.port();
         let mut servers = vec![first];
         for _ in 0..replicas {
             let of = format!("127.0.0.1 {primary}");
             let mut options = SERVER.to_vec();
             options.extend(["--replicaof", of.as_str()]);
-            servers.push(RedisServer::start_with(&options)?);
+            servers.push(RedisServer::start_as(certificate, &options)?);
         }
         let quorum = sentinels / 2 + 1;
         let sentinels = (0..sentinels)
-            .map(|_| RedisServer::start_in(new_directory()?, |at| sentinel(at, primary, quorum)))
+            .map(|_| {
+                let directory = new_directory()?;
+                RedisServer::start_in(directory, certificate, |at| sentinel(at, primary, quorum))
+            })
             .collect::<Result<Vec<_>, _>>()?;
-        let group = Self { servers, sentinels };
+        let group = Self { servers, sentinels, tls: certificate.is_some() };
         group.wait_until_in_step(replicas)?;
         Ok(group)
     }
@@ -87,7 +112,8 @@ impl RedisSentinel {
     #[must_use]
     pub fn url(&self) -> String {
         let places: Vec<String> = self.sentinels.iter().map(RedisServer::place).collect();
-        format!("redis-sentinel://{}/{NAME}", places.join(","))
+        let scheme = if self.tls { "rediss-sentinel" } else { "redis-sentinel" };
+        format!("{scheme}://{}/{NAME}", places.join(","))
     }
 
     /// The primary and the replicas.

@@ -11,7 +11,7 @@ use super::route::Base;
 use super::{address, routes, store};
 use crate::config::complaint::{Complaint, Read};
 use crate::config::convert::{
-    boolean, choice, duration, full_text, number, one_or_more, ratio, size, some_time, time,
+    boolean, choice, duration, full_text, number, one_or_more, path, ratio, size, some_time, time,
 };
 use crate::config::report::Report;
 use crate::config::schema::DEFAULTS;
@@ -82,10 +82,6 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
 
 fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
-fn path(node: &Node) -> Read<PathBuf> {
-    full_text(node).map(PathBuf::from)
 }
 
 fn upstreams(top: &Section<'_>, report: &mut Report) -> Option<Vec<String>> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::complaint::{Complaint, Read};
-use crate::config::convert::{boolean, full_text, number, repeated, size, some_time};
+use crate::config::convert::{boolean, full_text, number, path, repeated, size, some_time};
 use crate::config::nearest::did_you_mean;
 use crate::config::report::Report;
 use crate::config::section::Section;
@@ -16,13 +16,15 @@ use crate::config::tree::Node;
 /// Kinds of stores that are known by name and not built in.
 const OTHER_STORES: [&str; 2] = ["dynamodb", "etcd"];
 /// All kinds that are built in.
-const STORES: [&str; 9] = [
+const STORES: [&str; 11] = [
     "memory",
     "file",
     "redis",
     "rediss",
     "redis-sentinel",
     "redis-cluster",
+    "rediss-sentinel",
+    "rediss-cluster",
     "postgres",
     "postgresql",
     "tiered",
@@ -43,9 +45,8 @@ pub(super) fn url(node: &Node) -> Read<StoreUrl> {
             Err(Complaint::about(node, "expected a path, as in \"file:./justonce-data\""))
         }
         "file" => Ok(StoreUrl::File(PathBuf::from(rest.strip_prefix("//").unwrap_or(rest)))),
-        "redis" | "rediss" | "redis-sentinel" | "redis-cluster" => {
-            server(node, &text, "redis://127.0.0.1:6379").map(StoreUrl::Redis)
-        }
+        "redis" | "redis-sentinel" | "redis-cluster" | "rediss" | "rediss-sentinel"
+        | "rediss-cluster" => server(node, &text, "redis://127.0.0.1:6379").map(StoreUrl::Redis),
         "postgres" | "postgresql" => {
             server(node, &text, "postgres://user@127.0.0.1/justonce").map(StoreUrl::Postgres)
         }
@@ -111,6 +112,7 @@ pub(super) fn settings(top: &Section<'_>, report: &mut Report) -> StoreSettings 
 fn redis(redis: &Section<'_>, report: &mut Report) -> RedisSettings {
     RedisSettings {
         prefix: redis.get_or("prefix", "justonce".to_owned(), report, name),
+        ca: redis.get("ca", report, path).map(|set| set.value),
         wait_replicas: redis.get_or("wait_replicas", 0, report, number(0..=16)),
         wait_timeout: redis.get_or("wait_timeout", Duration::from_secs(1), report, some_time),
     }
