@@ -31,8 +31,8 @@ enum Command {
     /// Install what the tests and the benchmarks need from the machine
     ///
     /// Looks for each need first and installs only what is missing. Debian packages are installed
-    /// as root or with passwordless sudo; without either, the command to run is printed. Tests start
-    /// private servers by themselves; `--start` starts some for you.
+    /// as root or with passwordless sudo; without either, the command to run is printed. Tests
+    /// start private servers by themselves; `--start` starts some for you.
     Services(services::Options),
     /// Run all tests: services, nextest, doctests and the payment example
     Test(test::Options),

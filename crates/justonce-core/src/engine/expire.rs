@@ -17,7 +17,7 @@ impl Engine {
     /// to be tried again.
     ///
     /// ```
-    /// # use justonce_core::{AfterRetention, Engine, HandlerError, Key, Operation, Outcome, Policy};
+    /// # use justonce_core::{AfterRetention, Engine, Key, Operation, Outcome, Policy};
     /// # use justonce_core::{ManualClock, Ran, Scope, engine::Settlement, memory::MemoryStore};
     /// # use std::time::Duration;
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
