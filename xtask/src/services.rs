@@ -288,6 +288,13 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_started_by_the_test_kit() {
+        let expected = "cargo run --quiet --package justonce-testkit --all-features \
+                        --example servers";
+        assert_eq!(start().to_string(), expected);
+    }
+
+    #[test]
     fn nothing_runs_when_all_is_present() {
         let mut machine = Fake { present: vec!["first", "third"], ..Fake::default() };
         provide(&[FIRST, THIRD], &mut machine).unwrap();
