@@ -20,8 +20,9 @@
 //!
 //! This crate only gathers the others: [`justonce_core`] is the protocol, the feature `embedded`
 //! (on by default) adds the durable store in your process, `redis` and `postgres` the stores that
-//! many processes share, `tls` lets these two be reached with TLS, `http` the layer for axum and
-//! any other tower service, and `saga` operations of many steps.
+//! many processes share, `tls` lets these two be reached with TLS, `sqlx` takes transactions of
+//! sqlx for your own writes in PostgreSQL, `http` is the layer for axum and any other tower
+//! service, and `saga` adds operations of many steps.
 
 #[cfg(all(doctest, feature = "http"))]
 mod readme;

@@ -20,7 +20,8 @@ pub enum Param<'a> {
 
 /// A transaction of the caller's. The statement has one column of text and gives one row.
 ///
-/// It is implemented for the transactions and clients of tokio-postgres and deadpool-postgres.
+/// It is implemented for the transactions of tokio-postgres and deadpool-postgres, and with the
+/// feature `sqlx` for the transactions and connections of sqlx.
 /// For another driver it takes a few lines: bind the parameters by their types, fetch one row,
 /// return its first column.
 pub trait CallersTransaction {

@@ -14,7 +14,8 @@
 //! [`PostgresStore::complete_within`](crate::PostgresStore::complete_within),
 //! [`PostgresStore::checkpoint_within`](crate::PostgresStore::checkpoint_within) and
 //! [`PostgresStore::processed`](crate::PostgresStore::processed), on anything that is a
-//! [`CallersTransaction`]. And where effects lie in a table that many owners may write,
+//! [`CallersTransaction`]: a transaction of tokio-postgres, of deadpool-postgres, or, with the
+//! feature `sqlx`, of sqlx 0.9. And where effects lie in a table that many owners may write,
 //! [`fence_of`] and [`if_fence_holds`] let the database refuse a stale one.
 
 mod callers;
@@ -24,6 +25,8 @@ mod guard;
 mod handle;
 mod point;
 mod run;
+#[cfg(feature = "sqlx")]
+mod sqlx;
 mod within;
 
 pub use callers::{CallersTransaction, Param};

@@ -11,6 +11,8 @@
 )]
 
 mod bank;
+#[cfg(feature = "sqlx")]
+mod by_sqlx;
 mod commit;
 mod handler;
 mod killed;
