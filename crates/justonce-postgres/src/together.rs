@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use justonce_core::codec::encode_outcome;
-use justonce_core::store::{Carrier, LaneLimits, Waiting};
+use justonce_core::store::{Carrier, LaneLimits, Waiting, tell_together};
 use justonce_core::{
     Action, Answer, Begin, Claimed, Effect, Existing, OnLapsed, RecordId, Step, StoreError,
     StoreErrorKind, StoreResult,
@@ -78,7 +78,7 @@ impl Carrier for Statements {
             Err(error) if steps.len() > 1 && is_of_one(&error) => vec![Ok(None); steps.len()],
             Err(error) => vec![Err(error); steps.len()],
         };
-        callers.into_iter().zip(answers).for_each(|(caller, answer)| caller.tell(answer));
+        tell_together(callers.into_iter().zip(answers).collect());
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use justonce_core::store::{Carrier, LaneLimits, Lanes, Waiting, may_share};
+use justonce_core::store::{Carrier, LaneLimits, Lanes, Waiting, may_share, tell_together};
 use justonce_core::{Action, RecordId, Step, StoreError, StoreErrorKind, StoreResult};
 use redis::Value;
 
@@ -85,8 +85,7 @@ impl Asked {
     }
 }
 
-/// Takes steps of one kind to the server, by a connection of their own: while the replies of one
-/// kind are read, the server is at work on the other.
+/// Takes steps of one kind to the server.
 pub(crate) struct Commands {
     nodes: Arc<Nodes>,
     scripts: Arc<Scripts>,
@@ -99,8 +98,9 @@ impl Carrier for Commands {
     type Way = Live;
 
     async fn way(&self) -> StoreResult<Live> {
-        // Only where there is one server do steps go together: any bucket is its bucket.
-        self.nodes.live(0, self.kind as u8).await
+        // Only where there is one server do steps go together: any bucket is its bucket. And by one
+        // connection, so that both sides read and write both kinds at once.
+        self.nodes.live(0, 0).await
     }
 
     async fn carry(&self, way: StoreResult<Live>, going: Vec<Waiting<Self>>) {
@@ -122,10 +122,11 @@ impl Carrier for Commands {
             },
         }
         .into_iter();
-        for waiting in going {
+        let share = |waiting: Waiting<Self>| {
             let share = shares.next().unwrap_or_else(|| Err(strange("steps together")));
-            waiting.caller.tell(share);
-        }
+            (waiting.caller, share)
+        };
+        tell_together(going.into_iter().map(share).collect());
     }
 }
 

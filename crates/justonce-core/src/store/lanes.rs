@@ -1,18 +1,21 @@
 //! Steps of many callers in as few commands as will do, for backends in which a command costs more
 //! than a step.
 
+mod telling;
+mod watch;
+
 use std::collections::VecDeque;
 use std::fmt;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use crate::codec::outcome_size;
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
 use crate::outcome::Outcome;
+
+pub use telling::tell_together;
 
 /// The largest outcome that goes together with others, in bytes: many of them make one command.
 const SHARED_OUTCOME_BYTES: usize = 16 * 1024;
@@ -85,7 +88,8 @@ pub struct LaneLimits {
     /// So many steps go in one command at most. When so many wait, another one goes beside those
     /// that are on their way.
     pub together: usize,
-    /// How long steps wait for a command. Then another one goes beside it.
+    /// How long steps wait for a command. Then another one goes beside it, and later one more, each
+    /// after as long again.
     pub patience: Duration,
 }
 
@@ -137,14 +141,23 @@ struct Queue<C: Carrier> {
     busy: usize,
     /// How many went together the last time.
     last: usize,
+    /// How many times somebody went. It may begin anew.
+    taken: u64,
+    /// Whether somebody looks after those who wait.
+    watched: bool,
     waiting: VecDeque<Waiting<C>>,
+}
+
+impl<C: Carrier> Default for Queue<C> {
+    fn default() -> Self {
+        Self { busy: 0, last: 0, taken: 0, watched: false, waiting: VecDeque::new() }
+    }
 }
 
 impl<C: Carrier> Lanes<C> {
     /// An empty queue.
     pub fn new(carrier: C, limits: LaneLimits) -> Arc<Self> {
-        let queue = Mutex::new(Queue { busy: 0, last: 0, waiting: VecDeque::new() });
-        Arc::new(Self { carrier, limits, queue })
+        Arc::new(Self { carrier, limits, queue: Mutex::default() })
     }
 
     /// Takes a step, alone or with others.
@@ -182,14 +195,6 @@ impl<C: Carrier> Lanes<C> {
         free
     }
 
-    /// Takes one more lane if anybody waits and there is one.
-    fn open(&self) -> bool {
-        let mut queue = self.queue();
-        let opened = !queue.waiting.is_empty() && queue.busy < self.limits.at_most;
-        queue.busy += usize::from(opened);
-        opened
-    }
-
     /// Frees the lane if nobody waits.
     fn close(&self) -> bool {
         let mut queue = self.queue();
@@ -214,6 +219,7 @@ impl<C: Carrier> Lanes<C> {
         }
         left.into_iter().rev().for_each(|waiting| queue.waiting.push_front(waiting));
         queue.last = going.len();
+        queue.taken = queue.taken.wrapping_add(1);
         going
     }
 
@@ -265,12 +271,8 @@ impl<C: Carrier> Serving<C> {
                 self.done = true;
                 return;
             }
-            let mut carried = pin!(self.lanes.carry());
-            while timeout(self.lanes.limits.patience, &mut carried).await.is_err() {
-                if self.lanes.open() {
-                    self.lanes.serve();
-                }
-            }
+            self.lanes.watch();
+            self.lanes.carry().await;
         }
     }
 }

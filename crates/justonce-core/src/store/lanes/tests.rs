@@ -236,3 +236,80 @@ async fn whoever_waits_behind_a_panic_is_told_and_the_next_one_is_served() {
     lanes.let_through(1);
     assert_eq!(lanes.apply(4).await.unwrap(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn nobody_looks_when_there_is_nothing_to_look_after() {
+    let lanes = lanes(1, 2, 64);
+    let asked = lanes.ask(2);
+    settle().await;
+    assert!(lanes.queue().watched);
+    lanes.let_through(1);
+    asked.await.unwrap().unwrap();
+    sleep(3 * PATIENCE).await; // tidy: allow-sleep: the clock stands still
+    assert!(!lanes.queue().watched);
+    assert_eq!(lanes.queue().busy, 0);
+}
+
+#[test]
+fn those_who_wait_are_looked_after_although_another_runtime_ended() {
+    let lanes = lanes(1, 2, 64);
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().unwrap()
+    };
+    runtime().block_on(async {
+        let _hangs = lanes.ask(2);
+        settle().await;
+        assert!(lanes.queue().watched);
+    });
+    assert!(!lanes.queue().watched);
+    runtime().block_on(async {
+        let hangs = lanes.ask(4);
+        settle().await;
+        let second = lanes.ask(6);
+        sleep(3 * PATIENCE).await; // tidy: allow-sleep: the clock stands still
+        assert_eq!(lanes.carried(), [[2], [4], [6]]);
+        lanes.let_through(2);
+        assert_eq!(hangs.await.unwrap().unwrap(), 2);
+        assert_eq!(second.await.unwrap().unwrap(), 3);
+    });
+}
+
+/// Two callers, and what to tell them.
+fn pair() -> (Vec<(Caller<u32>, StoreResult<u32>)>, [oneshot::Receiver<StoreResult<u32>>; 2]) {
+    let (one, hears_one) = oneshot::channel();
+    let (other, hears_other) = oneshot::channel();
+    (vec![(Caller(one), Ok(1)), (Caller(other), Ok(2))], [hears_one, hears_other])
+}
+
+#[tokio::test]
+async fn callers_who_are_told_together_hear_each_their_own() {
+    let (told, [one, other]) = pair();
+    tell_together(told);
+    assert_eq!(one.await.unwrap().unwrap(), 1);
+    assert_eq!(other.await.unwrap().unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_caller_who_is_gone_does_not_keep_the_other_from_hearing() {
+    let (told, [one, other]) = pair();
+    drop(one);
+    tell_together(told);
+    assert_eq!(other.await.unwrap().unwrap(), 2);
+}
+
+#[test]
+fn callers_are_told_without_a_runtime_and_when_it_ends() {
+    let (told, mut hears) = pair();
+    tell_together(told);
+    for (hears, answer) in hears.iter_mut().zip(1..) {
+        assert_eq!(hears.try_recv().unwrap().unwrap(), answer);
+    }
+    let (told, mut hears) = pair();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async { tell_together(told) });
+    drop(runtime);
+    for (hears, answer) in hears.iter_mut().zip(1..) {
+        assert_eq!(hears.try_recv().unwrap().unwrap(), answer);
+    }
+}
