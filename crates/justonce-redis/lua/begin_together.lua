@@ -1,42 +1,48 @@
 -- begin_together: several begins, as far as they go by the fast paths of begin. What does not is left
 -- alone and goes alone.
 --
--- KEYS  record, index of each, and the last fence
+-- KEYS  the records, the last fence, and the index of each
 -- ARGV  what the fast path reckons with, the record from the number of its checkpoint to its
---       subject, of each
+--       subject, of each; then '1' if a record may come twice
 -- gives {moment, first fence, a letter for each, the records that are there}; the letters: c if it
---       is claimed, with the next fence, r if its record is there, a if it must go alone
-local time, read, letters, claimed, claims = redis.call('TIME'), {}, {}, {}, {}
+--       is claimed, with the next fence, r if its record is there, a if it must go alone; no letters
+--       if all are claimed
+local time, letters = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = (micros - micros % 1000) / 1000
 local count, filled = (#KEYS - 1) / 2, 0
-for at = 1, count do
-  read[at] = KEYS[2 * at - 1]
-end
-read[count + 1] = KEYS[#KEYS]
-local raws = redis.call('MGET', unpack(read))
+local claimed = #ARGV > 2 * count and {}
+local raws = redis.call('MGET', unpack(KEYS, 1, count + 1))
 local fence = next_fence(raws[count + 1], micros)
 local given = { now, fence, '' }
 for at = 1, count do
-  local record, raw, letter = read[at], raws[at], 'a'
+  local record, raw, letter = KEYS[at], raws[at], 'a'
   if raw then
     if #raw >= 77 and is_kept(raw, now) then
       letter, given[#given + 1] = 'r', raw
     end
-  elseif not claimed[record] then
-    claimed[record] = true
+  elseif not (claimed and claimed[record]) then
     local kept =
-      claim_new(record, KEYS[2 * at], fence, now, ARGV[2 * at - 1], ARGV[2 * at], '')
+      claim_new(record, KEYS[count + 1 + at], fence, now, ARGV[2 * at - 1], ARGV[2 * at], '')
+    if claimed then
+      claimed[record] = true
+    end
     if kept then
-      letter, claims[filled + 1], claims[filled + 2] = 'c', record, kept
+      -- What was handed in has been read. Its place is taken by what is to be written.
+      letter, ARGV[filled + 1], ARGV[filled + 2] = 'c', record, kept
       fence, filled = fence + 1, filled + 2
     end
   end
-  letters[at] = letter
+  if letter ~= 'c' then
+    letters = letters or {}
+    letters[at] = letter
+  end
 end
 if filled > 0 then
-  claims[filled + 1], claims[filled + 2] = KEYS[#KEYS], string.format('%d', fence - 1)
-  redis.call('MSET', unpack(claims))
+  ARGV[filled + 1], ARGV[filled + 2] = KEYS[count + 1], string.format('%d', fence - 1)
+  redis.call('MSET', unpack(ARGV, 1, filled + 2))
 end
-given[3] = table.concat(letters)
+if letters then
+  given[3] = spelled(letters, count, 'c')
+end
 return given

@@ -2,27 +2,32 @@
 -- not is left alone and goes alone.
 --
 -- KEYS  record, index of each
--- ARGV  fence and outcome in one, of each
--- gives a letter for each: d if it is done, a if it must go alone
-local time, records, letters, seen, ends = redis.call('TIME'), {}, {}, {}, {}
+-- ARGV  fence and outcome in one, of each; then '1' if a record may come twice
+-- gives a letter for each: d if it is done, a if it must go alone; no letters if all are done
+local time, records, letters = redis.call('TIME'), {}
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local count, filled = #KEYS / 2, 0
+local seen = #ARGV > count and {}
 for at = 1, count do
   records[at] = KEYS[2 * at - 1]
 end
 local raws = redis.call('MGET', unpack(records))
 for at = 1, count do
-  local record = records[at]
-  local raw = not seen[record] and raws[at]
-  seen[record] = true
+  local record, raw = records[at], raws[at]
+  if seen then
+    raw, seen[record] = not seen[record] and raw, true
+  end
   local kept = raw and done(record, KEYS[2 * at], raw, now, ARGV[at])
-  letters[at] = 'a'
   if kept then
-    letters[at], ends[filled + 1], ends[filled + 2] = 'd', record, kept
+    -- The index is written. Its place is taken by what is to be written next.
+    KEYS[filled + 1], KEYS[filled + 2] = record, kept
     filled = filled + 2
+  else
+    letters = letters or {}
+    letters[at] = 'a'
   end
 end
 if filled > 0 then
-  redis.call('MSET', unpack(ends))
+  redis.call('MSET', unpack(KEYS, 1, filled))
 end
-return table.concat(letters)
+return letters and spelled(letters, count, 'd') or ''

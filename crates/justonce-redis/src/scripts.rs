@@ -47,12 +47,12 @@ impl Scripts {
             begin: Lua::new(lua!(
                 "kept" "looked" "new" "claimed" "head" "record" "write" "begin"
             )),
-            begin_together: Lua::new(lua!("kept" "new" "begin_together")),
+            begin_together: Lua::new(lua!("kept" "new" "spelled" "begin_together")),
             peek: Lua::new(lua!("clock" "peek")),
             complete: Lua::new(lua!(
                 "done" "completed" "head" "record" "write" "owner" "settle" "complete"
             )),
-            complete_together: Lua::new(lua!("done" "complete_together")),
+            complete_together: Lua::new(lua!("done" "spelled" "complete_together")),
             fail: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "fail")),
             release: Lua::new(lua!("clock" "head" "record" "write" "owner" "settle" "release")),
             renew: Lua::new(lua!("clock" "head" "record" "write" "owner" "renew")),

@@ -111,7 +111,7 @@ impl Carrier for Commands {
         };
         let mut shares = match sent {
             Ok(value) if is_alone => vec![Ok(Some(value))],
-            Ok(value) => shares(self.kind, value),
+            Ok(value) => shares(self.kind, count, value),
             // Nothing was done, and whoever still waits finds the server that has taken over.
             Err(Trouble::Demoted(_)) => vec![Ok(None); count],
             Err(trouble) => match trouble.into_error() {
@@ -133,13 +133,19 @@ impl Carrier for Commands {
 impl Commands {
     async fn send(&self, live: &Live, going: &[Waiting<Self>]) -> Result<Value, Trouble> {
         let layout = &self.nodes.layout;
-        let asked = || going.iter().map(|waiting| &waiting.load);
-        let keys: Vec<_> = asked()
-            .flat_map(|asked| [layout.record(&asked.id), layout.index(bucket(&asked.id))])
-            // One server has one last fence for all.
-            .chain((self.kind == Kind::Begin).then(|| self.nodes.fence(0)))
-            .collect();
-        let arguments: Vec<&[u8]> = asked().flat_map(Asked::arguments).collect();
+        let ids = || going.iter().map(|waiting| &waiting.load.id);
+        // One server has one last fence for all.
+        let fence = (self.kind == Kind::Begin).then(|| self.nodes.fence(0));
+        let keys: Vec<_> = if self.kind == Kind::Begin && going.len() > 1 {
+            let records = ids().map(|id| layout.record(id));
+            records.chain(fence).chain(ids().map(|id| layout.index(bucket(id)))).collect()
+        } else {
+            let pairs = ids().flat_map(|id| [layout.record(id), layout.index(bucket(id))]);
+            pairs.chain(fence).collect()
+        };
+        let twice = has_twins(ids()).then_some(b"1".as_slice());
+        let arguments: Vec<&[u8]> =
+            going.iter().flat_map(|waiting| waiting.load.arguments()).chain(twice).collect();
         run_by(&self.nodes, live, self.script(going.len()), &keys, &arguments).await
     }
 
@@ -164,21 +170,41 @@ fn is_away(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::TimedOut)
 }
 
+/// Whether a record comes twice. They are few, and nearly all differ in their first bytes.
+fn has_twins<'a>(ids: impl Iterator<Item = &'a RecordId> + Clone) -> bool {
+    let mut rest = ids;
+    while let Some(id) = rest.next() {
+        if rest.clone().any(|other| other == id) {
+            return true;
+        }
+    }
+    false
+}
+
 /// What each step would have been given alone.
-fn shares(kind: Kind, value: Value) -> Vec<StoreResult<Option<Value>>> {
+fn shares(kind: Kind, count: usize, value: Value) -> Vec<StoreResult<Option<Value>>> {
     let shares = match kind {
-        Kind::Begin => begun(value),
-        Kind::Complete => completed(&value),
+        Kind::Begin => begun(count, value),
+        Kind::Complete => completed(count, value),
     };
     shares.unwrap_or_default()
 }
 
-fn begun(value: Value) -> Option<Vec<StoreResult<Option<Value>>>> {
+/// A letter for each step: no letters are the same one for all.
+fn letters(value: Value, count: usize, most: u8) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(letters) if letters.is_empty() => Some(vec![most; count]),
+        Value::BulkString(letters) => Some(letters),
+        _ => None,
+    }
+}
+
+fn begun(count: usize, value: Value) -> Option<Vec<StoreResult<Option<Value>>>> {
     let Value::Array(values) = value else { return None };
     let mut values = values.into_iter();
     let moment = values.next()?;
     let Some(Value::Int(mut fence)) = values.next() else { return None };
-    let Some(Value::BulkString(letters)) = values.next() else { return None };
+    let letters = letters(values.next()?, count, b'c')?;
     let share = |letter| match letter {
         b'c' => {
             let own = Value::Int(fence);
@@ -195,12 +221,12 @@ fn begun(value: Value) -> Option<Vec<StoreResult<Option<Value>>>> {
     Some(letters.into_iter().map(share).collect())
 }
 
-fn completed(value: &Value) -> Option<Vec<StoreResult<Option<Value>>>> {
-    let Value::BulkString(letters) = value else { return None };
-    let share = |letter: &u8| match letter {
+fn completed(count: usize, value: Value) -> Option<Vec<StoreResult<Option<Value>>>> {
+    let letters = letters(value, count, b'd')?;
+    let share = |letter| match letter {
         b'd' => Ok(Some(Value::BulkString(b"applied".to_vec()))),
         b'a' => Ok(None),
         _ => Err(strange("steps together")),
     };
-    Some(letters.iter().map(share).collect())
+    Some(letters.into_iter().map(share).collect())
 }
