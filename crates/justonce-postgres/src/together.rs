@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use justonce_core::codec::encode_outcome;
-use justonce_core::store::{Carrier, LaneLimits, Waiting, tell_together};
+use justonce_core::store::{Carrier, LaneLimits, Told, Waiting};
 use justonce_core::{
     Action, Answer, Begin, Claimed, Effect, Existing, OnLapsed, RecordId, Step, StoreError,
     StoreErrorKind, StoreResult,
@@ -59,7 +59,11 @@ impl Carrier for Statements {
         self.0.client().await
     }
 
-    async fn carry(&self, way: StoreResult<Connection>, mut going: Vec<Waiting<Self>>) {
+    async fn carry(
+        &self,
+        way: StoreResult<Connection>,
+        mut going: Vec<Waiting<Self>>,
+    ) -> Told<Self::Answer> {
         let db = &*self.0;
         // Whoever takes several records takes them in one order.
         going.sort_unstable_by_key(|waiting| *waiting.load.id.as_bytes());
@@ -78,7 +82,7 @@ impl Carrier for Statements {
             Err(error) if steps.len() > 1 && is_of_one(&error) => vec![Ok(None); steps.len()],
             Err(error) => vec![Err(error); steps.len()],
         };
-        tell_together(callers.into_iter().zip(answers).collect());
+        callers.into_iter().zip(answers).collect()
     }
 }
 

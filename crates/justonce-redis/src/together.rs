@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use justonce_core::store::{Carrier, LaneLimits, Lanes, Waiting, may_share, tell_together};
+use justonce_core::store::{Carrier, LaneLimits, Lanes, Told, Waiting, may_share};
 use justonce_core::{Action, RecordId, Step, StoreError, StoreErrorKind, StoreResult};
 use redis::Value;
 
@@ -103,7 +103,11 @@ impl Carrier for Commands {
         self.nodes.live(0, 0).await
     }
 
-    async fn carry(&self, way: StoreResult<Live>, going: Vec<Waiting<Self>>) {
+    async fn carry(
+        &self,
+        way: StoreResult<Live>,
+        going: Vec<Waiting<Self>>,
+    ) -> Told<Option<Value>> {
         let (count, is_alone) = (going.len(), going.len() == 1);
         let sent = match way {
             Ok(live) => self.send(&live, &going).await,
@@ -126,7 +130,7 @@ impl Carrier for Commands {
             let share = shares.next().unwrap_or_else(|| Err(strange("steps together")));
             (waiting.caller, share)
         };
-        tell_together(going.into_iter().map(share).collect());
+        going.into_iter().map(share).collect()
     }
 }
 

@@ -6,7 +6,7 @@ mod watch;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -14,8 +14,7 @@ use tokio::sync::oneshot;
 use crate::codec::outcome_size;
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
 use crate::outcome::Outcome;
-
-pub use telling::tell_together;
+use telling::Telling;
 
 /// The largest outcome that goes together with others, in bytes: many of them make one command.
 const SHARED_OUTCOME_BYTES: usize = 16 * 1024;
@@ -45,12 +44,13 @@ pub trait Carrier: Send + Sync + 'static {
     /// meanwhile has not asked for anything.
     fn way(&self) -> impl Future<Output = StoreResult<Self::Way>> + Send;
 
-    /// Takes steps to the server, at once, and tells each caller. There is one at least.
+    /// Takes steps to the server, at once, and gives what to tell each caller. There is one step at
+    /// least. Whoever is left out hears that the step may have been applied.
     fn carry(
         &self,
         way: StoreResult<Self::Way>,
         going: Vec<Waiting<Self>>,
-    ) -> impl Future<Output = ()> + Send;
+    ) -> impl Future<Output = Told<Self::Answer>> + Send;
 }
 
 /// A step that waits, and who waits for it.
@@ -60,6 +60,9 @@ pub struct Waiting<C: Carrier + ?Sized> {
     /// Who waits.
     pub caller: Caller<C::Answer>,
 }
+
+/// Callers, and what each of them hears.
+pub type Told<A> = Vec<(Caller<A>, StoreResult<A>)>;
 
 /// Who waits for a step.
 pub struct Caller<A>(oneshot::Sender<StoreResult<A>>);
@@ -72,7 +75,7 @@ impl<A> Caller<A> {
     }
 
     /// Tells the caller. One that is gone has left its claim to be given back.
-    pub fn tell(self, answer: StoreResult<A>) {
+    fn tell(self, answer: StoreResult<A>) {
         let _ = self.0.send(answer);
     }
 }
@@ -101,7 +104,7 @@ pub struct LaneLimits {
 ///
 /// ```
 /// use justonce_core::StoreResult;
-/// use justonce_core::store::{Carrier, LaneLimits, Lanes, Waiting};
+/// use justonce_core::store::{Carrier, LaneLimits, Lanes, Told, Waiting};
 /// use std::time::Duration;
 ///
 /// struct Doubling;
@@ -115,10 +118,8 @@ pub struct LaneLimits {
 ///         Ok(())
 ///     }
 ///
-///     async fn carry(&self, _: StoreResult<()>, going: Vec<Waiting<Self>>) {
-///         for Waiting { load, caller } in going {
-///             caller.tell(Ok(2 * load));
-///         }
+///     async fn carry(&self, _: StoreResult<()>, going: Vec<Waiting<Self>>) -> Told<u32> {
+///         going.into_iter().map(|Waiting { load, caller }| (caller, Ok(2 * load))).collect()
 ///     }
 /// }
 ///
@@ -145,12 +146,21 @@ struct Queue<C: Carrier> {
     taken: u64,
     /// Whether somebody looks after those who wait.
     watched: bool,
+    /// Those who are about to be told.
+    telling: Vec<Weak<Telling<C::Answer>>>,
     waiting: VecDeque<Waiting<C>>,
 }
 
 impl<C: Carrier> Default for Queue<C> {
     fn default() -> Self {
-        Self { busy: 0, last: 0, taken: 0, watched: false, waiting: VecDeque::new() }
+        Self {
+            busy: 0,
+            last: 0,
+            taken: 0,
+            watched: false,
+            telling: Vec::new(),
+            waiting: VecDeque::new(),
+        }
     }
 }
 
@@ -228,12 +238,14 @@ impl<C: Carrier> Lanes<C> {
         let way = self.carrier.way().await;
         let going = self.next();
         if !going.is_empty() {
-            self.carrier.carry(way, going).await;
+            let told = self.carrier.carry(way, going).await;
+            self.tell(told);
         }
     }
 
     /// Serves those who wait, in a lane that was taken.
     fn serve(self: &Arc<Self>) {
+        self.watch();
         tokio::spawn(Serving { lanes: Arc::clone(self), done: false }.serve());
     }
 }
@@ -271,7 +283,6 @@ impl<C: Carrier> Serving<C> {
                 self.done = true;
                 return;
             }
-            self.lanes.watch();
             self.lanes.carry().await;
         }
     }

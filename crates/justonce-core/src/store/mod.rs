@@ -23,7 +23,7 @@ pub use cached::{
 };
 pub use dynamic::{BoxFuture, DynStore, SharedStore};
 pub use fault::{Fault, FaultPlan, Faulty};
-pub use lanes::{Caller, Carrier, LaneLimits, Lanes, Waiting, may_share, tell_together};
+pub use lanes::{Caller, Carrier, LaneLimits, Lanes, Told, Waiting, may_share};
 pub use maintenance::{
     Cursor, ListQuery, MAX_PAGE, Maintenance, Page, StateStats, Stats, Summary, SweepReport,
 };

@@ -35,15 +35,15 @@ impl Carrier for Server {
             .map_err(|_| StoreError::not_applied(StoreErrorKind::Unavailable, "there is no way"))
     }
 
-    async fn carry(&self, way: StoreResult<()>, going: Vec<Waiting<Self>>) {
+    async fn carry(&self, way: StoreResult<()>, going: Vec<Waiting<Self>>) -> Told<u32> {
         if let Err(error) = way {
-            return going.into_iter().for_each(|one| one.caller.tell(Err(error.clone())));
+            return going.into_iter().map(|one| (one.caller, Err(error.clone()))).collect();
         }
         let loads: Vec<_> = going.iter().map(|waiting| waiting.load).collect();
         assert!(!loads.contains(&13), "thirteen");
         self.carried.lock().unwrap().push(loads);
         self.gate.acquire().await.unwrap().forget();
-        going.into_iter().for_each(|Waiting { load, caller }| caller.tell(Ok(load / 2)));
+        going.into_iter().map(|Waiting { load, caller }| (caller, Ok(load / 2))).collect()
     }
 }
 
@@ -276,16 +276,22 @@ fn those_who_wait_are_looked_after_although_another_runtime_ended() {
 }
 
 /// Two callers, and what to tell them.
-fn pair() -> (Vec<(Caller<u32>, StoreResult<u32>)>, [oneshot::Receiver<StoreResult<u32>>; 2]) {
+fn pair() -> (Told<u32>, [oneshot::Receiver<StoreResult<u32>>; 2]) {
     let (one, hears_one) = oneshot::channel();
     let (other, hears_other) = oneshot::channel();
     (vec![(Caller(one), Ok(1)), (Caller(other), Ok(2))], [hears_one, hears_other])
 }
 
+fn assert_heard(mut hears: [oneshot::Receiver<StoreResult<u32>>; 2]) {
+    for (hears, answer) in hears.iter_mut().zip(1..) {
+        assert_eq!(hears.try_recv().unwrap().unwrap(), answer);
+    }
+}
+
 #[tokio::test]
 async fn callers_who_are_told_together_hear_each_their_own() {
     let (told, [one, other]) = pair();
-    tell_together(told);
+    lanes(1, 1, 2).tell(told);
     assert_eq!(one.await.unwrap().unwrap(), 1);
     assert_eq!(other.await.unwrap().unwrap(), 2);
 }
@@ -294,22 +300,44 @@ async fn callers_who_are_told_together_hear_each_their_own() {
 async fn a_caller_who_is_gone_does_not_keep_the_other_from_hearing() {
     let (told, [one, other]) = pair();
     drop(one);
-    tell_together(told);
+    lanes(1, 1, 2).tell(told);
     assert_eq!(other.await.unwrap().unwrap(), 2);
 }
 
 #[test]
 fn callers_are_told_without_a_runtime_and_when_it_ends() {
-    let (told, mut hears) = pair();
-    tell_together(told);
-    for (hears, answer) in hears.iter_mut().zip(1..) {
-        assert_eq!(hears.try_recv().unwrap().unwrap(), answer);
-    }
-    let (told, mut hears) = pair();
+    let lanes = lanes(1, 1, 2);
+    let (told, hears) = pair();
+    lanes.tell(told);
+    assert_heard(hears);
+    let (told, hears) = pair();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async { tell_together(told) });
+    runtime.block_on(async { lanes.tell(told) });
     drop(runtime);
-    for (hears, answer) in hears.iter_mut().zip(1..) {
-        assert_eq!(hears.try_recv().unwrap().unwrap(), answer);
-    }
+    assert_heard(hears);
+}
+
+/// The worker that has the answers does nothing else for as long as the test wants.
+#[test]
+fn callers_are_told_although_a_handler_blocks_the_worker_that_has_the_answers() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_time().build().unwrap();
+    let lanes = lanes(1, 1, 2);
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    // As while a command is under way.
+    lanes.queue().busy = 1;
+    runtime.block_on(async { lanes.watch() });
+    let ((told, hears), taken) = (pair(), Arc::clone(&lanes));
+    let handler = runtime.spawn(async move {
+        taken.tell(told);
+        blocked.recv().unwrap();
+    });
+    let heard = runtime.block_on(async {
+        let [one, other] = hears;
+        let both = async { (one.await.unwrap().unwrap(), other.await.unwrap().unwrap()) };
+        tokio::time::timeout(Duration::from_secs(20), both).await
+    });
+    release.send(()).unwrap();
+    runtime.block_on(handler).unwrap();
+    assert_eq!(heard.unwrap(), (1, 2));
 }
