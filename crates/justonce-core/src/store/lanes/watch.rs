@@ -11,8 +11,8 @@ use super::{Carrier, Lanes};
 impl<C: Carrier> Lanes<C> {
     /// Somebody looks after those who wait, as long as there is anybody.
     ///
-    /// One timer for all commands, and not one for each: a runtime whose next timer comes sooner than
-    /// it had thought is woken up for that, and most commands are back long before their time.
+    /// One timer for all commands, and not one for each: a runtime whose next timer comes sooner
+    /// than it had thought is woken up for that, and most commands are back long before their time.
     pub(super) fn watch(self: &Arc<Self>) {
         let mut queue = self.queue();
         if !queue.watched {
