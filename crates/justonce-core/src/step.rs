@@ -85,9 +85,9 @@ pub struct Failure {
 /// Whether trying a failed operation again makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// It may pass: the policy decides.
+    /// It did not take effect and may be tried again: the policy decides.
     Passing,
-    /// It will fail again: it is stored and replayed.
+    /// It did not take effect and never will: it is stored and replayed.
     Permanent,
 }
 

@@ -147,7 +147,7 @@ fn unknown() -> Stored {
     let state = State::Unknown(Unknown {
         reason: UnknownReason::AttemptsExhausted,
         owner: Owner::new("gateway-1"),
-        policy: Arc::default(),
+        policy: Arc::new(Policy::builder().on_lapsed(OnLapsed::Rerun).build().unwrap()),
         checkpoint: None,
     });
     record(state, vec![NoteKind::Held(UnknownReason::AttemptsExhausted)])

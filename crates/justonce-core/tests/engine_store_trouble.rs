@@ -254,7 +254,7 @@ type Said = Result<Outcome, HandlerError>;
 fn endings() -> Vec<(&'static str, Said)> {
     vec![
         ("outcome", Ok(done())),
-        ("passing", Err(HandlerError::passing("no luck"))),
+        ("passing", Err(HandlerError::retryable("no luck"))),
         ("permanent", Err(HandlerError::permanent("never"))),
         ("nothing", Err(HandlerError::NotExecuted)),
         ("unknown", Err(HandlerError::Unknown)),

@@ -34,7 +34,7 @@ impl Engine {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let engine = Engine::new(MemoryStore::new(ManualClock::default()));
-    /// let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+    /// let operation = Operation::without_fingerprint(Scope::global(), Key::client("order-17")?);
     /// if let Begun::Claimed(mut claim) = engine.begin(&operation).await? {
     ///     // Execute, then:
     ///     claim.complete(Outcome::bytes("done")).await?;

@@ -12,6 +12,7 @@ use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
 use crate::operation::Operation;
 use crate::outcome::Outcome;
+use crate::policy::OnLapsed;
 use crate::record::{RecordId, UnknownReason};
 use crate::step::{Action, Answer, Claimed, Failure, FailureKind, Lost, Step};
 
@@ -25,6 +26,7 @@ pub struct HeldClaim {
     active: Arc<Active>,
     claimed: Claimed,
     settled: bool,
+    at_most_once: bool,
     _place: OwnedSemaphorePermit,
 }
 
@@ -46,7 +48,8 @@ impl HeldClaim {
         place: OwnedSemaphorePermit,
     ) -> Self {
         let active = Active::start(&inner, operation.id(), &claimed);
-        Self { inner, active, claimed, settled: false, _place: place }
+        let at_most_once = operation.policy().on_lapsed() == OnLapsed::Hold;
+        Self { inner, active, claimed, settled: false, at_most_once, _place: place }
     }
 
     /// The name of the record.
@@ -83,6 +86,11 @@ impl HeldClaim {
         self.active.is_lost()
     }
 
+    /// Whether the operation was begun under `hold`.
+    pub(super) const fn is_at_most_once(&self) -> bool {
+        self.at_most_once
+    }
+
     /// Stores the outcome.
     ///
     /// # Errors
@@ -92,7 +100,8 @@ impl HeldClaim {
         self.settle(Action::Complete(self.fence(), outcome)).await
     }
 
-    /// Stores a failure that may pass; the policy decides what happens next.
+    /// Stores a failure: it did not take effect and may be tried again. The policy decides what
+    /// happens next.
     ///
     /// # Errors
     ///
@@ -102,7 +111,7 @@ impl HeldClaim {
         self.settle(action).await
     }
 
-    /// Stores a failure that will not pass; it is replayed.
+    /// Stores a failure: it did not take effect and never will. It is replayed.
     ///
     /// # Errors
     ///

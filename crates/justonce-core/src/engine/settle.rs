@@ -48,7 +48,9 @@ impl Engine {
                     claim.forget();
                 }
                 let outcome = match said {
-                    Said::Outcome(outcome) | Said::Failure(outcome) => outcome,
+                    Said::Outcome(outcome)
+                    | Said::Failure(outcome)
+                    | Said::Unclassified(outcome) => outcome,
                     Said::Nothing(_) => Outcome::empty(),
                 };
                 Err(RunError::NotStored { outcome: Box::new(outcome), source })
@@ -70,6 +72,7 @@ fn told(said: Said) -> Ran {
     match said {
         Said::Outcome(outcome) => Ran::Executed(outcome),
         Said::Failure(failure) => Ran::Failed(failure),
+        Said::Unclassified(error) => Ran::Unclassified(error),
         Said::Nothing(ran) => ran,
     }
 }

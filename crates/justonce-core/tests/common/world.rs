@@ -107,7 +107,7 @@ pub(crate) fn operation(policy: PolicyBuilder) -> Operation {
 /// The same under another key.
 pub(crate) fn named(key: &str, policy: PolicyBuilder) -> Operation {
     let key = Key::client(key).expect("a valid key");
-    Operation::new(Scope::global(), key)
+    Operation::without_fingerprint(Scope::global(), key)
         .with_policy(policy.build().expect("a valid policy"))
         .on_concurrent(OnConcurrent::Reject)
 }

@@ -96,14 +96,15 @@ async fn phases_whose_owner_died_are_finished_without_the_caller() {
     let ground = Ground::memory();
     let policy = Policy::builder().on_lapsed(OnLapsed::Resume).build().unwrap();
     let scope = Scope::builder().operation("signup").build().unwrap();
-    let operation = Operation::new(scope, Key::client("ada").unwrap()).with_policy(policy);
+    let operation =
+        Operation::without_fingerprint(scope, Key::client("ada").unwrap()).with_policy(policy);
     let phases = Phases::new(["welcome", "bill"]).unwrap();
     let operation = phases.asked(operation, &"ada@example.org").unwrap();
     let engine = Engine::new(Mortal::new(ground.store.clone(), Arc::new(AtomicBool::new(true))));
     let ran = phases.run(&engine, &operation, async |mut run| {
         let _: u32 = run.phase("welcome", async |_| Ok(1)).await?;
         // It fails for now: the retry is due after the back-off.
-        Err(HandlerError::passing("the bank is away"))
+        Err(HandlerError::retryable("the bank is away"))
     });
     ran.await.unwrap();
     ground.much_later();
