@@ -214,7 +214,8 @@ impl PolicyBuilder {
         self
     }
 
-    /// What becomes of a failure that may be tried again. Default: retried with [`BackOff::DEFAULT`].
+    /// What becomes of a failure that may be tried again. Default: it is, with
+    /// [`BackOff::DEFAULT`].
     pub const fn on_failure(mut self, rule: OnFailure) -> Self {
         self.0.on_failure = rule;
         self

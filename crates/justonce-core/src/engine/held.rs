@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::begin::unexpected;
 use super::builder::Inner;
 use super::renewal::Active;
+use super::settle::{MAX_PAUSE, Unsettled, persist};
 use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
 use crate::operation::Operation;
@@ -20,14 +23,19 @@ use crate::step::{Action, Answer, Claimed, Failure, FailureKind, Lost, Step};
 /// reaches its cap.
 ///
 /// Dropping it unsettled says that it may have taken effect: under `hold` the operation becomes
-/// unknown, otherwise the next begin takes over at once.
+/// unknown, otherwise the next begin takes over at once. If somebody has said before how it ended,
+/// and that could not be stored yet, dropping it takes nothing back: it is stored in the
+/// background.
 pub struct HeldClaim {
     inner: Arc<Inner>,
     active: Arc<Active>,
     claimed: Claimed,
+    /// What was said of it last, until it is stored.
+    said: Option<Step>,
     settled: bool,
     at_most_once: bool,
-    _place: OwnedSemaphorePermit,
+    lease_cap: Duration,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// What became of a write by the owner of a claim.
@@ -48,8 +56,17 @@ impl HeldClaim {
         place: OwnedSemaphorePermit,
     ) -> Self {
         let active = Active::start(&inner, operation.id(), &claimed);
-        let at_most_once = operation.policy().on_lapsed() == OnLapsed::Hold;
-        Self { inner, active, claimed, settled: false, at_most_once, _place: place }
+        let policy = operation.policy();
+        Self {
+            inner,
+            active,
+            claimed,
+            said: None,
+            settled: false,
+            at_most_once: policy.on_lapsed() == OnLapsed::Hold,
+            lease_cap: policy.lease_cap(),
+            place: Some(place),
+        }
     }
 
     /// The name of the record.
@@ -154,13 +171,21 @@ impl HeldClaim {
     }
 
     /// Takes a step that ends the claim.
-    pub(super) async fn settle(&mut self, action: Action) -> StoreResult<Settlement> {
-        let step = Step::new(self.id(), action);
-        let settlement = match self.inner.store.apply(&step).await? {
-            Answer::Applied => Settlement::Stored,
-            Answer::Lost(lost) => Settlement::Lost(lost),
-            other => return Err(unexpected(&step.action, &other)),
-        };
+    async fn settle(&mut self, action: Action) -> StoreResult<Settlement> {
+        self.say(action);
+        // The caller repeats it.
+        self.store_said(Instant::now()).await
+    }
+
+    /// How the claim ends. From now on this is stored, whatever becomes of the caller.
+    pub(super) fn say(&mut self, action: Action) {
+        self.said = Some(Step::new(self.id(), action));
+    }
+
+    /// Stores what was said, in as many tries as the time allows, and at least one.
+    pub(super) async fn store_said(&mut self, until: Instant) -> StoreResult<Settlement> {
+        let Some(step) = &self.said else { return Ok(Settlement::Lost(Lost::Settled)) };
+        let settlement = persist(&self.inner, step, until, MAX_PAUSE).await?;
         self.forget();
         Ok(settlement)
     }
@@ -172,20 +197,34 @@ impl HeldClaim {
     }
 }
 
+/// Takes a step that ends a claim.
+pub(super) async fn settled_by(inner: &Inner, step: &Step) -> StoreResult<Settlement> {
+    match inner.store.apply(step).await? {
+        Answer::Applied => Ok(Settlement::Stored),
+        Answer::Lost(lost) => Ok(Settlement::Lost(lost)),
+        other => Err(unexpected(&step.action, &other)),
+    }
+}
+
 impl Drop for HeldClaim {
     fn drop(&mut self) {
         if self.settled {
             return;
         }
-        self.forget();
-        // Without a runtime there is nobody to say it; the lease will lapse.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let inner = Arc::clone(&self.inner);
+        self.settled = true;
+        let inner = Arc::clone(&self.inner);
+        let Some(step) = self.said.take() else {
+            self.forget();
             let action = Action::Abandon(self.fence(), UnknownReason::Dropped);
             let step = Step::new(self.id(), action);
-            // One try is enough: if it fails, the lease lapses and says the same.
-            runtime.spawn(async move { inner.store.apply(&step).await });
-        }
+            self.inner.background.spawn(async move {
+                // One try is enough: if it fails, the lease lapses and says the same.
+                let _ = inner.store.apply(&step).await;
+            });
+            return;
+        };
+        let rest = Unsettled::new(inner, Arc::clone(&self.active), step, self.place.take());
+        self.inner.background.spawn(rest.settle_within(self.lease_cap));
     }
 }
 

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -52,8 +51,6 @@ impl LostBegins {
     /// may carry it out when it goes on, however late.
     pub(super) fn give_back(inner: &Arc<Inner>, step: Step) {
         let Action::Begin(begin) = &step.action else { return };
-        // Without a runtime there is nobody to do it; the lease will lapse.
-        let Ok(runtime) = Handle::try_current() else { return };
         let until = Instant::now() + begin.policy.lease();
         let mut queue = inner.lost_begins.queue();
         if queue.begins.len() >= MOST {
@@ -61,7 +58,7 @@ impl LostBegins {
         }
         queue.begins.push_back(LostBegin { step, until });
         if queue.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            queue.task = Some(runtime.spawn(give_all_back(Arc::clone(inner))));
+            queue.task = inner.background.spawn(give_all_back(Arc::clone(inner)));
         }
     }
 

@@ -85,9 +85,12 @@ impl World {
     }
 }
 
-/// An engine whose numbers are the same in every run.
+/// An engine whose numbers are the same in every run, and whose time is that of the test.
 pub(crate) fn seeded(builder: EngineBuilder, seed: u64) -> EngineBuilder {
-    builder.owner(&format!("engine-{seed}")).entropy(Entropy::seeded(seed))
+    builder
+        .owner(&format!("engine-{seed}"))
+        .entropy(Entropy::seeded(seed))
+        .background(tokio::runtime::Handle::current())
 }
 
 async fn get(store: &Shared, id: &RecordId) -> Option<Stored> {

@@ -33,7 +33,8 @@ pub(crate) type Trouble<E> = Arc<Mutex<Option<E>>>;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let engine = Engine::new(MemoryStore::new(ManualClock::default()));
 /// let resume = Policy::builder().on_lapsed(OnLapsed::Resume).build()?;
-/// let operation = Operation::without_fingerprint(Scope::global(), Key::client("order-17")?).with_policy(resume);
+/// let operation = Operation::without_fingerprint(Scope::global(), Key::client("order-17")?)
+///     .with_policy(resume);
 ///
 /// let phases = Phases::new(["reserve", "charge", "confirm"])?;
 /// let ran = phases

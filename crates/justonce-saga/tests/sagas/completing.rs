@@ -34,7 +34,9 @@ async fn two_nodes_finish_what_others_left(ground: Ground) {
     let downstreams: Vec<Downstream> = Case::all(&STEPS).into_iter().map(Downstream::new).collect();
     for (number, downstream) in downstreams.iter().enumerate() {
         let alive = downstream.next_life();
-        let engine = Engine::new(Mortal::new(ground.store.clone(), alive));
+        let engine = Engine::builder(Mortal::new(ground.store.clone(), alive))
+            .background(tokio::runtime::Handle::current())
+            .build();
         let (saga, name) = (in_order(downstream), format!("order-{number}"));
         tokio::select! {
             _ = run(&saga, &engine, &name) => {}
