@@ -39,10 +39,9 @@ fn order(name: &str) -> Operation {
 }
 
 async fn claim(engine: &Engine, operation: &Operation) -> HeldClaim {
-    match engine.begin(operation).await.unwrap() {
-        Begun::Claimed(claim) => claim,
-        Begun::Existing(existing) => panic!("it must be claimed, not {existing:?}"),
-    }
+    let begun = engine.begin(operation).await.unwrap();
+    let Begun::Claimed(claim) = begun else { unreachable!("it must be claimed, not {begun:?}") };
+    claim
 }
 
 /// An engine that signals each renewal of one operation before it reaches the store.

@@ -8,7 +8,7 @@ use super::builder::{Engine, Inner};
 use super::held::HeldClaim;
 use super::lost::LostBegins;
 use super::ran::RunError;
-use crate::claim::Token;
+use crate::claim::{Fence, Token};
 use crate::error::{Effect, StoreError, StoreErrorKind, StoreResult};
 use crate::operation::Operation;
 use crate::step::{Action, Answer, Existing, Step};
@@ -102,12 +102,16 @@ impl Engine {
         let answer = inner.store.apply(&step).await;
         match answer {
             Ok(Answer::Claimed(claimed)) => {
-                let claim = HeldClaim::new(Arc::clone(inner), operation, claimed, permit);
                 guard.disarm();
+                let doubt = step.is_in_doubt().then_some(step);
+                let claim = HeldClaim::new(Arc::clone(inner), operation, claimed, permit, doubt);
                 Ok(Begun::Claimed(claim))
             }
             Ok(Answer::Existing(existing)) => {
                 guard.disarm();
+                if step.is_in_doubt() {
+                    LostBegins::look_for(inner, step, Fence::NONE);
+                }
                 Ok(Begun::Existing(existing))
             }
             Ok(other) => Err(unexpected(&step.action, &other).into()),

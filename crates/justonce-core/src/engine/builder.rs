@@ -178,9 +178,9 @@ impl EngineBuilder {
         self
     }
 
-    /// The runtime on which leases are renewed, and on which is finished what callers left. Default:
-    /// a small one on a thread of the engine's own, started with the first claim, so that no
-    /// runtime of a caller's matters.
+    /// The runtime on which leases are renewed, and on which is finished what callers left.
+    /// Default: a small one on a thread of the engine's own, started with the first claim, so that
+    /// no runtime of a caller's matters.
     ///
     /// Give one where a test pauses tokio's time: that of the thread goes on by itself.
     ///

@@ -54,8 +54,9 @@ impl HeldClaim {
         operation: &Operation,
         claimed: Claimed,
         place: OwnedSemaphorePermit,
+        doubt: Option<Step>,
     ) -> Self {
-        let active = Active::start(&inner, operation.id(), &claimed);
+        let active = Active::start(&inner, operation.id(), &claimed, doubt);
         let policy = operation.policy();
         Self {
             inner,
@@ -193,7 +194,7 @@ impl HeldClaim {
     /// Nothing more is done about the claim, neither renewals nor an abandon.
     pub(super) fn forget(&mut self) {
         self.settled = true;
-        self.inner.renewals.remove(&self.active);
+        self.active.end(&self.inner);
     }
 }
 

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::builder::Inner;
 use super::held::{Settlement, settled_by};
+use super::lost::LostBegins;
 use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
 use crate::record::RecordId;
@@ -46,6 +47,8 @@ pub(super) struct Active {
     lost_signal: Notify,
     /// How many recovery points were saved under this claim.
     saved: AtomicU32,
+    /// The begin, if a try of it was not answered.
+    doubt: Mutex<Option<Step>>,
 }
 
 /// The renewals that are due, in their order.
@@ -67,7 +70,12 @@ struct Queue {
 
 impl Active {
     /// Starts the renewals of a claim.
-    pub(super) fn start(inner: &Arc<Inner>, id: RecordId, claimed: &Claimed) -> Arc<Self> {
+    pub(super) fn start(
+        inner: &Arc<Inner>,
+        id: RecordId,
+        claimed: &Claimed,
+        doubt: Option<Step>,
+    ) -> Arc<Self> {
         let active = Arc::new(Self {
             id,
             fence: claimed.fence,
@@ -77,9 +85,20 @@ impl Active {
             lost: AtomicBool::new(false),
             lost_signal: Notify::new(),
             saved: AtomicU32::new(0),
+            doubt: Mutex::new(doubt),
         });
         inner.renewals.insert(inner, &active);
         active
+    }
+
+    /// The claim has ended: nothing renews it any more. If a try of its begin was not answered, it
+    /// may be carried out from now on, and take a claim that nobody holds.
+    pub(super) fn end(&self, inner: &Arc<Inner>) {
+        inner.renewals.remove(self);
+        let doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(begin) = doubt {
+            LostBegins::look_for(inner, begin, self.fence);
+        }
     }
 
     pub(super) fn is_lost(&self) -> bool {

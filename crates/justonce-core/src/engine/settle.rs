@@ -117,7 +117,7 @@ impl Unsettled {
 
 impl Drop for Unsettled {
     fn drop(&mut self) {
-        self.inner.renewals.remove(&self.active);
+        self.active.end(&self.inner);
     }
 }
 
