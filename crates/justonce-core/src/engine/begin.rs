@@ -155,3 +155,26 @@ pub(super) fn unexpected(action: &Action, answer: &Answer) -> StoreError {
     let message = format!("the store answered {} to {}", answer.name(), action.name());
     StoreError::maybe_applied(StoreErrorKind::Protocol, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+    use crate::{Entropy, Key, ManualClock, Scope};
+
+    #[tokio::test]
+    async fn of_two_processes_from_one_snapshot_one_gets_the_claim() {
+        let store: Arc<MemoryStore> = Arc::new(MemoryStore::new(ManualClock::default()));
+        let before = Entropy::from_system();
+        let engine = |entropy| {
+            let runtime = tokio::runtime::Handle::current();
+            Engine::builder_shared(store.clone()).entropy(entropy).background(runtime).build()
+        };
+        let (one, other) = (engine(before.snapshot()), engine(before.snapshot()));
+        let order = Operation::without_fingerprint(Scope::global(), Key::client("17").unwrap());
+        let first = one.begin(&order).await.unwrap();
+        assert!(matches!(first, Begun::Claimed(_)));
+        let second = other.begin(&order).await.unwrap();
+        assert!(matches!(second, Begun::Existing(Existing::Busy(_))), "{second:?}");
+    }
+}
