@@ -60,18 +60,18 @@ impl Entropy {
     /// The next 128 bits: half of them name this source, so that two sources meet only if both
     /// halves do. Clones of the process do not meet at all.
     pub fn next_u128(&self) -> u128 {
-        ((u128::from(self.instance) << 64) | u128::from(self.next_u64())) ^ self.from_outside()
+        ((u128::from(self.instance) << 64) | u128::from(self.next_u64())) ^ self.system_bits()
     }
 
     /// 128 bits that no clone of the process draws.
     pub(crate) fn unique_bytes(&self) -> [u8; 16] {
         let drawn = (u128::from(self.next_u64()) << 64) | u128::from(self.next_u64());
-        (drawn ^ self.from_outside()).to_be_bytes()
+        (drawn ^ self.system_bits()).to_be_bytes()
     }
 
     /// Randomness that is not part of the process. A system that has none leaves what is drawn
     /// here, as unique as without clones.
-    fn from_outside(&self) -> u128 {
+    fn system_bits(&self) -> u128 {
         let mut bytes = [0; 16];
         if self.system && getrandom::fill(&mut bytes).is_err() {
             bytes = [0; 16];

@@ -203,29 +203,18 @@ async fn whoever_brings_no_policy_gets_the_one_that_never_runs_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_means_what_its_author_says_it_means() {
-    type Said = Result<Outcome, HandlerError>;
-    let says: [(fn() -> Said, Ran, StateName); 4] = [
-        (
-            || Ok(Err(no_answer()).retryable()?),
-            Ran::Failed(Outcome::bytes("the bank did not answer")),
-            StateName::Failed,
-        ),
-        (
-            || Ok(Err(no_answer()).permanent()?),
-            Ran::Failed(Outcome::bytes("the bank did not answer")),
-            StateName::Failed,
-        ),
-        (|| Ok(Err(no_answer()).not_executed()?), Ran::Released, StateName::Absent),
-        (
-            || Ok(Err(no_answer()).unknown()?),
-            Ran::Abandoned(UnknownReason::Reported),
-            StateName::Unknown,
-        ),
-    ];
-    for (say, expected, state) in says {
+    let failed = || Ran::Failed(Outcome::bytes("the bank did not answer"));
+    let abandoned = Ran::Abandoned(UnknownReason::Reported);
+    let error = || Err::<Outcome, _>(no_answer());
+    for (said, expected, state) in [
+        (error().retryable(), failed(), StateName::Failed),
+        (error().permanent(), failed(), StateName::Failed),
+        (error().not_executed(), Ran::Released, StateName::Absent),
+        (error().unknown(), abandoned, StateName::Unknown),
+    ] {
         let world = World::new();
         let held = operation(policy(OnLapsed::Hold));
-        assert_eq!(world.engine.run(&held, async |_| say()).await.unwrap(), expected);
+        assert_eq!(world.engine.run(&held, async |_| said).await.unwrap(), expected);
         assert_eq!(world.state(&held).await, state);
     }
 }

@@ -152,7 +152,7 @@ async fn a_renewal_that_hangs_is_tried_again_while_the_lease_lasts() {
             hung.add();
             Box::pin(async move {
                 let _ended = Ended(hung);
-                std::future::pending().await
+                std::future::pending::<()>().await;
             })
         });
         let engine = seeded(Engine::builder(store), 2).build();

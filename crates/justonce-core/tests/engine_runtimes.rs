@@ -3,7 +3,11 @@
 //! These tests run on the machine's own time, with several runtimes, as a server with one runtime
 //! for each of its threads does.
 
-#![allow(clippy::unwrap_used, reason = "a helper that cannot set the scene fails its test")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that cannot set the scene fails its test"
+)]
 
 #[allow(dead_code, reason = "each test file uses its part of the common helpers")]
 mod common;
@@ -40,7 +44,7 @@ fn order(name: &str) -> Operation {
 
 async fn claim(engine: &Engine, operation: &Operation) -> HeldClaim {
     let begun = engine.begin(operation).await.unwrap();
-    let Begun::Claimed(claim) = begun else { unreachable!("it must be claimed, not {begun:?}") };
+    let Begun::Claimed(claim) = begun else { panic!("it must be claimed, not {begun:?}") };
     claim
 }
 
