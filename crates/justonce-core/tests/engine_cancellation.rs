@@ -9,7 +9,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handlers::{Dropped, done};
+use common::handlers::{Count, Dropped, done};
+use common::hooked::{Before, Hooked};
 use common::slow::{Lag, Slow};
 use common::world::{LEASE, SECOND, World, breathe, operation, pass, policy, seeded};
 use justonce_core::engine::{Begun, Context, HandlerError};
@@ -200,6 +201,24 @@ async fn an_outcome_on_its_way_survives_its_caller_and_a_store_that_is_away() {
     let so_far = world.calls.count();
     pass(LEASE).await;
     assert_eq!(world.calls.count(), so_far, "then it is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_on_its_way_survives_its_caller_and_a_store_that_hangs() {
+    let world = World::new();
+    let operation = operation(policy(OnLapsed::Hold));
+    let tries = Count::default();
+    let store = Hooked::new(world.store.clone(), move |step| -> Before {
+        if matches!(step.action, Action::Complete(..)) && tries.add() <= 3 {
+            return Box::pin(std::future::pending());
+        }
+        Box::pin(async {})
+    });
+    let engine = seeded(Engine::builder(store), 2).build();
+    let run = engine.run(&operation, async |_| Ok(done()));
+    assert!(tokio::time::timeout(SECOND, run).await.is_err());
+    pass(2 * LEASE).await;
+    assert_eq!(world.state(&operation).await, StateName::Completed);
 }
 
 #[tokio::test(start_paused = true)]

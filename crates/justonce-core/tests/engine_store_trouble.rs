@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 
 use common::erring::Erring;
 use common::handlers::{Count, done};
+use common::hooked::{Before, Hooked};
 use common::world::{LEASE, SECOND, World, breathe, named, operation, pass, policy, seeded};
 use justonce_core::engine::{Begun, RunError};
-use justonce_core::store::{Fault, Records, Retry, RetryPolicy};
+use justonce_core::store::{Fault, Faulty, Records, Retry, RetryPolicy};
 use justonce_core::{
     Action, Answer, Effect, Engine, Entropy, Existing, HandlerError, OnFailure, OnLapsed, Outcome,
     Ran, StateName, Step, StoreError, StoreErrorKind,
@@ -200,6 +201,28 @@ async fn a_claim_under_which_something_ran_is_not_taken_for_one_that_nobody_hold
         assert_ne!(world.state(&operation).await, StateName::Absent, "it may have taken effect");
     }
     assert!(matches!(world.engine.peek(&operation).await, Ok(Some(Existing::Unknown(_)))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_begin_that_hangs_is_given_back_though_its_repetition_hangs_too() {
+    let world = World::new();
+    let tries = Count::default();
+    let store = Hooked::new(world.store.clone(), move |step| -> Before {
+        if matches!(step.action, Action::Begin(_)) && tries.add() == 2 {
+            return Box::pin(std::future::pending());
+        }
+        Box::pin(async {})
+    });
+    // The first begin is carried out, and its reply is lost.
+    let store = Faulty::new(store, world.faults.clone());
+    world.faults.next("begin", [Fault::LostReply]);
+    let engine = seeded(Engine::builder(store), 3).build();
+    let operation = operation(policy(OnLapsed::Hold));
+    let ran = engine.run(&operation, async |_| panic!("it was not claimed")).await;
+    assert!(matches!(ran, Err(RunError::Store(_))));
+    assert_eq!(world.state(&operation).await, StateName::InProgress);
+    pass(LEASE / 2).await;
+    assert_eq!(world.state(&operation).await, StateName::Absent);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,13 +7,27 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::error::{StoreError, StoreErrorKind, StoreResult};
+
 /// The name of the thread, for those who look at the process.
 const THREAD_NAME: &str = "justonce-engine";
+/// How long one store call may take in the background, where nobody waits who could give it up:
+/// longer than stores take that answer at all.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
+
+/// A store call that ends, also if the store does not.
+pub(super) async fn bounded<T>(call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+    tokio::time::timeout(CALL_LIMIT, call).await.unwrap_or_else(|_| {
+        let message = format!("the store did not answer within {CALL_LIMIT:?}");
+        Err(StoreError::maybe_applied(StoreErrorKind::TimedOut, message))
+    })
+}
 
 /// Where background work runs.
 #[derive(Debug)]

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::background::bounded;
 use super::begin::unexpected;
 use super::builder::Inner;
 use super::renewal::Active;
-use super::settle::{MAX_PAUSE, Unsettled, persist};
+use super::settle::{Unsettled, persist};
 use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
 use crate::operation::Operation;
@@ -186,7 +187,7 @@ impl HeldClaim {
     /// Stores what was said, in as many tries as the time allows, and at least one.
     pub(super) async fn store_said(&mut self, until: Instant) -> StoreResult<Settlement> {
         let Some(step) = &self.said else { return Ok(Settlement::Lost(Lost::Settled)) };
-        let settlement = persist(&self.inner, step, until, MAX_PAUSE).await?;
+        let settlement = persist(&self.inner, step, until).await?;
         self.forget();
         Ok(settlement)
     }
@@ -220,7 +221,7 @@ impl Drop for HeldClaim {
             let step = Step::new(self.id(), action);
             self.inner.background.spawn(async move {
                 // One try is enough: if it fails, the lease lapses and says the same.
-                let _ = inner.store.apply(&step).await;
+                let _ = bounded(inner.store.apply(&step)).await;
             });
             return;
         };

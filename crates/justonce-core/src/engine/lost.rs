@@ -14,6 +14,7 @@ use std::time::Duration;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+use super::background::bounded;
 use super::builder::Inner;
 use crate::claim::Fence;
 use crate::error::StoreResult;
@@ -126,10 +127,10 @@ async fn give_all_back(inner: Arc<Inner>) {
 /// Repeats a begin and releases what it claimed. Not, if that has to be tried again.
 async fn is_given_back(inner: &Inner, begin: &LostBegin) -> bool {
     let LostBegin { step, held, .. } = begin;
-    match inner.store.apply(step).await {
+    match bounded(inner.store.apply(step)).await {
         Ok(Answer::Claimed(claimed)) if claimed.fence != *held => {
             let release = Step::new(step.id, Action::Release(claimed.fence));
-            match inner.store.apply(&release).await {
+            match bounded(inner.store.apply(&release)).await {
                 Ok(_) => true,
                 Err(error) => !error.is_passing(),
             }
@@ -157,7 +158,7 @@ async fn look_again(inner: Weak<Inner>, step: Step, held: Fence) {
 /// Whether a claim is held that this very begin has taken, beside the one that its caller had.
 async fn is_claimed_by(inner: &Inner, step: &Step, held: Fence) -> StoreResult<bool> {
     let Action::Begin(begin) = &step.action else { return Ok(false) };
-    let stored = inner.store.get(&step.id).await?;
+    let stored = bounded(inner.store.get(&step.id)).await?;
     Ok(stored.is_some_and(|stored| match stored.entry {
         Entry::Record(record) => match record.state {
             State::InProgress(claim) => claim.token == begin.token && record.fence != held,

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::background::bounded;
 use super::builder::Inner;
 use super::held::{Settlement, settled_by};
 use super::lost::LostBegins;
@@ -30,9 +31,9 @@ const RETRY_AFTER: u32 = 5;
 /// A renewal that is not answered is tried again after this part of the pause between renewals: a
 /// sixth of the lease, so that three can hang before it is over.
 const REPEAT_AFTER: u32 = 2;
-/// How many pauses between renewals one call may take: half of the lease. What it could still
-/// bring then, later calls have brought.
-const CALL_LIMIT: f32 = 1.5;
+/// How often it is tried beside the same call before that is given up: half of the lease after its
+/// start. What it could still bring then, later calls have brought.
+const MOST_BESIDE: u32 = 3;
 
 /// A claim whose lease is being renewed.
 #[derive(Debug)]
@@ -253,7 +254,7 @@ async fn renew_all(engine: Weak<Inner>, renewals: Arc<Renewals>) {
 async fn renew(inner: Arc<Inner>, active: Arc<Active>) {
     let start = Instant::now();
     let step = Step::new(active.id, Action::Renew(active.fence));
-    let limit = active.pause.mul_f32(CALL_LIMIT);
+    let limit = active.pause / REPEAT_AFTER * MOST_BESIDE;
     let Ok(answer) = tokio::time::timeout(limit, inner.store.apply(&step)).await else { return };
     let renewals = &inner.renewals;
     match answer {
@@ -288,7 +289,7 @@ impl Drop for Unsaved<'_> {
             let inner = Arc::clone(self.inner);
             self.inner.background.spawn(async move {
                 // One try: whoever takes over without it does again what it stands for.
-                let _ = inner.store.apply(&step).await;
+                let _ = bounded(inner.store.apply(&step)).await;
             });
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::background::bounded;
 use super::builder::{Engine, Inner};
 use super::held::{HeldClaim, Settlement, settled_by};
 use super::ran::{Ran, RunError};
@@ -20,7 +21,7 @@ use crate::step::{Action, Existing, FailureKind, Lost, Step};
 /// The first pause between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// The longest pause while the caller waits.
-pub(super) const MAX_PAUSE: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause in the background.
 const MAX_BACKGROUND_PAUSE: Duration = Duration::from_secs(5);
 
@@ -111,7 +112,14 @@ impl Unsettled {
     /// Stores it. Nobody is left to tell: if this fails too, the lease lapses.
     pub(super) async fn settle_within(self, time: Duration) {
         let until = Instant::now() + time;
-        let _ = persist(&self.inner, &self.step, until, MAX_BACKGROUND_PAUSE).await;
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = bounded(settled_by(&self.inner, &self.step)).await
+            && error.is_passing()
+            && Instant::now() + pause < until
+        {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(MAX_BACKGROUND_PAUSE);
+        }
     }
 }
 
@@ -122,12 +130,7 @@ impl Drop for Unsettled {
 }
 
 /// Tries until the store answers, for good or for bad, or the time is over.
-pub(super) async fn persist(
-    inner: &Inner,
-    step: &Step,
-    until: Instant,
-    max_pause: Duration,
-) -> StoreResult<Settlement> {
+pub(super) async fn persist(inner: &Inner, step: &Step, until: Instant) -> StoreResult<Settlement> {
     let mut pause = FIRST_PAUSE;
     loop {
         match settled_by(inner, step).await {
@@ -135,6 +138,6 @@ pub(super) async fn persist(
             result => return result,
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(max_pause);
+        pause = (pause * 2).min(MAX_PAUSE);
     }
 }
