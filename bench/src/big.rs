@@ -84,7 +84,7 @@ fn open(path: &Path, offset: &Offset) -> Result<Engine> {
 
 fn operation(scope: &Scope, policy: &Arc<Policy>, name: &str, number: u64) -> Result<Operation> {
     let key = Key::client(format!("{name}-{number}"))?;
-    Ok(Operation::new(scope.clone(), key).with_policy(Arc::clone(policy)))
+    Ok(Operation::without_fingerprint(scope.clone(), key).with_policy(Arc::clone(policy)))
 }
 
 fn policy(short: bool, on_lapsed: OnLapsed) -> Result<Arc<Policy>> {

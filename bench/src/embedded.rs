@@ -78,8 +78,8 @@ fn policy(on_lapsed: OnLapsed) -> Result<Arc<Policy>> {
 async fn sizes(path: &Path) -> Result<Sizes> {
     let store: SharedStore = Arc::new(EmbeddedStore::open(path)?);
     let engine = Engine::builder_shared(Arc::clone(&store)).build();
-    let operation =
-        Operation::new(scope()?, Key::client("order-0-0000")?).with_policy(policy(OnLapsed::Hold)?);
+    let operation = Operation::without_fingerprint(scope()?, Key::client("order-0-0000")?)
+        .with_policy(policy(OnLapsed::Hold)?);
     let Begun::Claimed(mut claim) = engine.begin(&operation).await? else {
         anyhow::bail!("a new operation must be claimed");
     };
@@ -102,7 +102,7 @@ fn operations(path: &Path, on_lapsed: OnLapsed) -> Result<Candidate> {
         let (policy, outcome) = (Arc::clone(&policy), outcome.clone());
         async move {
             let key = Key::client(format!("order-{caller}-{number}"))?;
-            let operation = Operation::new(scope, key).with_policy(policy);
+            let operation = Operation::without_fingerprint(scope, key).with_policy(policy);
             let ran = engine.run(&operation, async |_| Ok(outcome)).await?;
             ensure!(matches!(ran, Ran::Executed(_)), "it must execute");
             Ok(())
@@ -114,9 +114,14 @@ fn operations(path: &Path, on_lapsed: OnLapsed) -> Result<Candidate> {
 async fn duplicates(path: &Path) -> Result<Candidate> {
     let engine = Engine::new(EmbeddedStore::open(path)?);
     let scope = scope()?;
+    let policy = policy(OnLapsed::Rerun)?;
     let operations: Arc<Vec<Operation>> = Arc::new(
         (0..DUPLICATE_KEYS)
-            .map(|n| Ok(Operation::new(scope.clone(), Key::client(format!("order-{n}"))?)))
+            .map(|n| {
+                let key = Key::client(format!("order-{n}"))?;
+                let operation = Operation::without_fingerprint(scope.clone(), key);
+                Ok(operation.with_policy(Arc::clone(&policy)))
+            })
             .collect::<Result<_>>()?,
     );
     let outcome = Outcome::bytes(vec![b'x'; OUTCOME_BYTES]);

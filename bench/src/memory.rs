@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use justonce::memory::MemoryStore;
-use justonce::{Engine, Key, ManualClock, Operation, Outcome, Policy, Ran, Scope, Timestamp};
+use justonce::{
+    Engine, Key, ManualClock, OnLapsed, Operation, Outcome, Policy, Ran, Scope, Timestamp,
+};
 
 use crate::machine::now;
 use crate::report::{Report, median};
@@ -46,12 +48,13 @@ async fn one_run() -> Result<(Duration, Duration)> {
     let clock = ManualClock::starting_at(Timestamp::from_millis(1));
     let engine = Engine::new(MemoryStore::new(clock));
     let scope = Scope::builder().tenant("acme").operation("charge").build()?;
-    let policy = Arc::new(Policy::default());
+    let policy = Arc::new(Policy::builder().on_lapsed(OnLapsed::Rerun).build()?);
     let outcome = Outcome::bytes(vec![b'x'; 500]);
     let keys: Vec<Key> =
         (0..OPERATIONS).map(|n| Key::client(format!("order-{n:012}"))).collect::<Result<_, _>>()?;
-    let operation =
-        |key: &Key| Operation::new(scope.clone(), key.clone()).with_policy(Arc::clone(&policy));
+    let operation = |key: &Key| {
+        Operation::without_fingerprint(scope.clone(), key.clone()).with_policy(Arc::clone(&policy))
+    };
     let start = now();
     for key in &keys {
         let outcome = outcome.clone();

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use justonce::engine::{Begun, Settlement};
-use justonce::{Engine, Fence, HeldClaim, Key, Operation, Outcome, Policy, Scope};
+use justonce::{Engine, Fence, HeldClaim, Key, OnLapsed, Operation, Outcome, Policy, Scope};
 use justonce_examples::Database;
 use justonce_postgres::PostgresStore;
 use justonce_postgres::tx::{Tx, fence_of, if_fence_holds};
@@ -39,9 +39,10 @@ async fn main() -> Result<ExitCode, AnyError> {
     .await?;
 
     // One worker claims the shipping of a parcel, and is paused for too long.
-    let policy = Policy::builder().lease(Duration::from_millis(50)).build()?;
+    let policy =
+        Policy::builder().on_lapsed(OnLapsed::Rerun).lease(Duration::from_millis(50)).build()?;
     let key = Key::client(format!("ship-{}", std::process::id()))?;
-    let operation = Operation::new(Scope::global(), key).with_policy(policy);
+    let operation = Operation::without_fingerprint(Scope::global(), key).with_policy(policy);
     let slow = claim(&Engine::new(store.clone()), &operation).await?;
     let old = slow.fence();
     // A process that stands still renews nothing.
@@ -102,7 +103,10 @@ where
     F: Future<Output = Result<u64, justonce::HandlerError>>,
 {
     let key = Key::client(format!("{what}-{}", std::process::id()))?;
-    let operation = Operation::new(Scope::builder().operation("sql").build()?, key);
+    // What was not committed had no effect, so it may run again.
+    let policy = Policy::builder().on_lapsed(OnLapsed::Rerun).build()?;
+    let operation = Operation::without_fingerprint(Scope::builder().operation("sql").build()?, key)
+        .with_policy(policy);
     let run = async |tx, _| Ok(Outcome::bytes(statements(tx).await?.to_string()));
     let ran = store.transactional(engine, &operation, run).await?;
     let text = ran.outcome().and_then(Outcome::body).unwrap_or_default();

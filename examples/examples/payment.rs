@@ -88,11 +88,11 @@ async fn pay(
 ) -> Result<Ran, Box<dyn Error + Send + Sync>> {
     let scope = Scope::builder().tenant("shop").operation("charge").build()?;
     let request = format!(r#"{{"payment": {payment}, "cents": {cents}}}"#);
+    let fingerprint = Fingerprint::of_json(&scope, request.as_bytes());
     // A charge must never run twice: when nobody knows whether it happened, it is held.
     let policy = Policy::builder().on_lapsed(OnLapsed::Hold).build()?;
-    let operation = Operation::new(scope.clone(), Key::client(format!("payment-{payment}"))?)
-        .with_fingerprint(Fingerprint::of_json(&scope, request.as_bytes()))
-        .with_policy(policy);
+    let key = Key::client(format!("payment-{payment}"))?;
+    let operation = Operation::new(scope, key, fingerprint).with_policy(policy);
     let charge = async |_| {
         let mut ledger = ledger.lock().map_err(|_| HandlerError::NotExecuted)?;
         ledger.push((payment, cents));

@@ -20,7 +20,10 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use justonce::{Engine, Fingerprint, HandlerError, Key, Operation, Outcome, Policy, Ran, Scope};
+use justonce::{
+    Classify, Engine, Fingerprint, HandlerError, Key, OnLapsed, Operation, Outcome, Policy,
+    PolicyError, Ran, Scope,
+};
 use justonce_examples::Database;
 use justonce_postgres::PostgresStore;
 use justonce_postgres::tx::Tx;
@@ -72,7 +75,8 @@ async fn transfer(State(bank): State<Bank>, headers: HeaderMap, body: Bytes) -> 
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
     let book = async move |tx: Tx, _| {
-        let cents: i64 = std::str::from_utf8(&body)?.parse()?;
+        let cents = std::str::from_utf8(&body).permanent()?;
+        let cents: i64 = cents.parse().permanent()?;
         // All of this, and the receipt, is committed together or not at all.
         let taken = tx
             .execute(
@@ -105,15 +109,21 @@ fn asked(headers: &HeaderMap, body: &[u8]) -> Result<Operation, AnyError> {
     let key = headers.get("idempotency-key").ok_or("an Idempotency-Key is needed")?;
     let scope = Scope::builder().operation("transfer").build()?;
     let fingerprint = Fingerprint::of(&scope, body);
-    let operation = Operation::new(scope, Key::client(key.to_str()?)?);
-    Ok(operation.with_fingerprint(fingerprint).with_policy(Policy::default()))
+    let operation = Operation::new(scope, Key::client(key.to_str()?)?, fingerprint);
+    Ok(operation.with_policy(again()?))
+}
+
+/// All effects are in the transaction: what was not committed had none, so it may run again.
+fn again() -> Result<Policy, PolicyError> {
+    Policy::builder().on_lapsed(OnLapsed::Rerun).build()
 }
 
 /// Two accounts, as a run before this one may have left them.
 async fn prepare(bank: &Bank) -> Result<(), AnyError> {
     let scope = Scope::builder().operation("prepare").build()?;
     let run = std::process::id();
-    let operation = Operation::new(scope, Key::client(format!("run-{run}"))?);
+    let operation = Operation::without_fingerprint(scope, Key::client(format!("run-{run}"))?)
+        .with_policy(again()?);
     let make = async |tx: Tx, _| {
         tx.batch_execute(&format!(
             "DROP TABLE IF EXISTS example_accounts, example_bookings;
@@ -151,7 +161,8 @@ async fn send_all(app: &Router) -> Result<usize, AnyError> {
 async fn moved(bank: &Bank) -> Result<(i64, i64), AnyError> {
     let scope = Scope::builder().operation("count").build()?;
     let run = std::process::id();
-    let operation = Operation::new(scope, Key::client(format!("run-{run}"))?);
+    let operation = Operation::without_fingerprint(scope, Key::client(format!("run-{run}"))?)
+        .with_policy(again()?);
     let count = async |tx: Tx, _| {
         let row = tx
             .query_one(

@@ -90,7 +90,7 @@ pub(super) fn bare_commits(store: SharedStore, sizes: Vec<usize>) -> Result<Cand
         let sizes = Arc::clone(&sizes);
         async move {
             let key = Key::client(format!("bare-{caller}-{number}"))?;
-            let operation = Operation::new(scope, key).with_policy(policy);
+            let operation = Operation::without_fingerprint(scope, key).with_policy(policy);
             let [_, between @ .., last] = &*sizes else {
                 bail!("a saga has a first and a last commit");
             };

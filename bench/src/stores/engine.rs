@@ -31,7 +31,7 @@ pub(super) fn first_time(store: SharedStore, callers: u64, rule: OnLapsed) -> Re
         let (policy, outcome) = (Arc::clone(&policy), outcome.clone());
         async move {
             let key = Key::client(format!("{rule:?}-{caller}-{number}"))?;
-            let operation = Operation::new(scope, key).with_policy(policy);
+            let operation = Operation::without_fingerprint(scope, key).with_policy(policy);
             let ran = engine.run(&operation, async |_| Ok(outcome)).await?;
             ensure!(matches!(ran, Ran::Executed(_)), "it must execute, not {ran:?}");
             Ok(())
@@ -43,9 +43,12 @@ pub(super) fn first_time(store: SharedStore, callers: u64, rule: OnLapsed) -> Re
 pub(super) async fn duplicates(store: SharedStore, callers: u64) -> Result<Candidate> {
     let engine = Engine::builder_shared(store).build();
     let scope = scope()?;
+    let policy = Arc::new(Policy::builder().on_lapsed(OnLapsed::Rerun).build()?);
     let mut operations = Vec::new();
     for number in 0..DUPLICATE_KEYS {
-        let operation = Operation::new(scope.clone(), Key::client(format!("known-{number}"))?);
+        let key = Key::client(format!("known-{number}"))?;
+        let operation =
+            Operation::without_fingerprint(scope.clone(), key).with_policy(Arc::clone(&policy));
         engine.run(&operation, async |_| Ok(outcome())).await?;
         operations.push(operation);
     }

@@ -62,11 +62,9 @@ impl Key {
     /// A key issued by the server: a UUIDv7, whose first half is the time.
     #[must_use]
     pub fn issued(now: Timestamp, entropy: &Entropy) -> Self {
-        // The halves of `next_u128` are not both fresh, so ten random bytes take two draws.
-        let (high, low) = (entropy.next_u64().to_be_bytes(), entropy.next_u64().to_be_bytes());
         let mut random = [0_u8; 10];
-        for (to, from) in random.iter_mut().zip(high.iter().chain(low.iter())) {
-            *to = *from;
+        for (to, from) in random.iter_mut().zip(entropy.unique_bytes()) {
+            *to = from;
         }
         let id = uuid::Builder::from_unix_timestamp_millis(now.as_millis(), &random).into_uuid();
         Self(Arc::from(id.hyphenated().to_string()))

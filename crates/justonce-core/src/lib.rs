@@ -6,12 +6,14 @@
 //!
 //! ```
 //! use justonce_core::memory::MemoryStore;
-//! use justonce_core::{Engine, Key, ManualClock, Operation, Outcome, Ran, Scope};
+//! use justonce_core::{Engine, Fingerprint, Key, ManualClock, Operation, Outcome, Ran, Scope};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let engine = Engine::new(MemoryStore::new(ManualClock::default()));
-//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//! let scope = Scope::builder().tenant("acme").operation("charge").build()?;
+//! let fingerprint = Fingerprint::of_json(&scope, br#"{"amount": 5}"#);
+//! let operation = Operation::new(scope, Key::client("order-17")?, fingerprint);
 //!
 //! let first = engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
 //! assert_eq!(first, Ran::Executed(Outcome::bytes("charged 5")));
@@ -56,7 +58,7 @@ pub use claim::{
 };
 pub use clock::{Clock, ManualClock, TimerClock, Timestamp};
 pub use decision::{Change, Decision, ends_claim, is_running};
-pub use engine::{Engine, HandlerError, HeldClaim, Ran, RunError};
+pub use engine::{Classify, Engine, HandlerError, HeldClaim, Ran, RunError};
 pub use entropy::Entropy;
 pub use error::{Damage, DamagedRecord, Effect, StoreError, StoreErrorKind, StoreResult};
 pub use fingerprint::{Fingerprint, FingerprintBuilder, FingerprintKey};

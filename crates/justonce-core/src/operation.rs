@@ -22,16 +22,17 @@ static DEFAULT_POLICY: LazyLock<Arc<Policy>> = LazyLock::new(Arc::default);
 /// ```
 /// use justonce_core::{Fingerprint, Key, OnConcurrent, Operation, Scope};
 ///
-/// // The default: default policy, no fingerprint, duplicates wait for the outcome.
-/// let plain = Operation::new(Scope::global(), Key::client("order-17")?);
-///
-/// // Customised.
+/// // The default: default policy, duplicates wait for the outcome. The fingerprint tells when the
+/// // key is used for something else.
 /// let scope = Scope::builder().tenant("acme").operation("charge").build()?;
 /// let fingerprint = Fingerprint::of_json(&scope, br#"{"amount": 5}"#);
-/// let operation = Operation::new(scope, Key::client("order-17")?)
-///     .with_fingerprint(fingerprint)
+/// let operation = Operation::new(scope, Key::client("order-17")?, fingerprint);
+///
+/// // Customised: the key alone says what is asked, so there is nothing to compare.
+/// let scope = Scope::builder().operation("close-month").build()?;
+/// let closing = Operation::without_fingerprint(scope, Key::client("2024-05")?)
 ///     .on_concurrent(OnConcurrent::Reject);
-/// assert_ne!(plain.id(), operation.id());
+/// assert_ne!(operation.id(), closing.id());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -66,14 +67,15 @@ impl Default for OnConcurrent {
 }
 
 impl Operation {
-    /// An operation with the default policy and no fingerprint.
+    /// An operation with the default policy. The fingerprint is the digest of what is asked: the
+    /// same key with another one is a mismatch, and nothing is executed.
     #[must_use]
-    pub fn new(scope: Scope, key: Key) -> Self {
+    pub fn new(scope: Scope, key: Key, fingerprint: Fingerprint) -> Self {
         Self {
             id: RecordId::of(&scope, &key),
             scope,
             key,
-            fingerprint: Fingerprint::UNCHECKED,
+            fingerprint,
             policy: None,
             on_concurrent: OnConcurrent::default(),
             handler_timeout: None,
@@ -81,7 +83,14 @@ impl Operation {
         }
     }
 
-    /// Detects the key being used for something else.
+    /// An operation whose key alone says what is asked. **A key that is used for two things is not
+    /// detected: the second caller gets the outcome of the first.**
+    #[must_use]
+    pub fn without_fingerprint(scope: Scope, key: Key) -> Self {
+        Self::new(scope, key, Fingerprint::UNCHECKED)
+    }
+
+    /// The same with another fingerprint.
     #[must_use]
     pub const fn with_fingerprint(mut self, fingerprint: Fingerprint) -> Self {
         self.fingerprint = fingerprint;
@@ -185,7 +194,7 @@ mod tests {
     fn child_keys_of_two_tenants_differ() {
         let of = |tenant: &str| {
             let scope = Scope::builder().tenant(tenant).build().unwrap();
-            Operation::new(scope, Key::client("1").unwrap()).child_key("charge")
+            Operation::without_fingerprint(scope, Key::client("1").unwrap()).child_key("charge")
         };
         assert_ne!(of("a"), of("b"));
         assert_eq!(of("a"), of("a"));
@@ -193,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_handler_never_outlives_the_lease() {
-        let operation = Operation::new(Scope::global(), Key::client("1").unwrap());
+        let operation = Operation::without_fingerprint(Scope::global(), Key::client("1").unwrap());
         let cap = operation.policy().lease_cap();
         assert_eq!(operation.handler_limit(), cap);
         assert_eq!(operation.clone().with_handler_timeout(Duration::MAX).handler_limit(), cap);

@@ -20,13 +20,14 @@ pub const MAX_RETENTION: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// use justonce_core::{AfterRetention, OnLapsed, Policy};
 /// use std::time::Duration;
 ///
-/// // The default: 30 s lease, capped at 15 min, 24 h retention, a lapsed lease runs again.
+/// // The default: 30 s lease, capped at 15 min, 24 h retention. What was interrupted is unknown
+/// // until it is resolved, and nobody runs it again.
 /// let default = Policy::default();
-/// assert_eq!(default.on_lapsed(), OnLapsed::Rerun);
+/// assert_eq!(default.on_lapsed(), OnLapsed::Hold);
 ///
-/// // Customised: never run twice, refuse late arrivals for a month.
-/// let careful = Policy::builder()
-///     .on_lapsed(OnLapsed::Hold)
+/// // Customised: for effects that may be repeated; late arrivals are refused for a month.
+/// let repeatable = Policy::builder()
+///     .on_lapsed(OnLapsed::Rerun)
 ///     .retention(Duration::from_secs(72 * 3600))
 ///     .after_retention(AfterRetention::Refuse(Duration::from_secs(30 * 24 * 3600)))
 ///     .build()?;
@@ -54,8 +55,8 @@ pub enum OnLapsed {
     Hold,
 }
 
-/// What becomes of an operation whose handler failed for a passing reason. A permanent failure is
-/// always stored and replayed.
+/// What becomes of an operation whose handler failed without effect, for a reason that may pass. A
+/// permanent failure is always stored and replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnFailure {
     /// The failure is stored and replayed.
@@ -109,7 +110,7 @@ impl Default for Policy {
         Self {
             lease: Duration::from_secs(30),
             lease_cap: Duration::from_secs(15 * 60),
-            on_lapsed: OnLapsed::Rerun,
+            on_lapsed: OnLapsed::Hold,
             on_failure: OnFailure::Retry(BackOff::DEFAULT),
             max_attempts: NonZeroU32::new(10),
             retention: Duration::from_secs(24 * 3600),
@@ -142,7 +143,7 @@ impl Policy {
         self.on_lapsed
     }
 
-    /// What becomes of a passing failure.
+    /// What becomes of a failure that may be tried again.
     #[must_use]
     pub const fn on_failure(&self) -> OnFailure {
         self.on_failure
@@ -207,13 +208,14 @@ impl PolicyBuilder {
         self
     }
 
-    /// What becomes of a lapsed lease. Default: [`OnLapsed::Rerun`].
+    /// What becomes of a lapsed lease. Default: [`OnLapsed::Hold`].
     pub const fn on_lapsed(mut self, rule: OnLapsed) -> Self {
         self.0.on_lapsed = rule;
         self
     }
 
-    /// What becomes of a passing failure. Default: retried with [`BackOff::DEFAULT`].
+    /// What becomes of a failure that may be tried again. Default: it is, with
+    /// [`BackOff::DEFAULT`].
     pub const fn on_failure(mut self, rule: OnFailure) -> Self {
         self.0.on_failure = rule;
         self

@@ -1,6 +1,7 @@
 //! The steps of the protocol and their answers: what goes into a store and what comes out.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::claim::{Checkpoint, Fence, Owner, Token};
@@ -21,6 +22,17 @@ pub struct Step {
     pub id: RecordId,
     /// What to do.
     pub action: Action,
+    in_doubt: InDoubt,
+}
+
+/// Whether a try of a step was not answered. Clones go their own ways.
+#[derive(Debug, Default)]
+struct InDoubt(AtomicBool);
+
+impl Clone for InDoubt {
+    fn clone(&self) -> Self {
+        Self(AtomicBool::new(self.0.load(Ordering::Relaxed)))
+    }
 }
 
 /// What to do with a record.
@@ -85,9 +97,9 @@ pub struct Failure {
 /// Whether trying a failed operation again makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// It may pass: the policy decides.
+    /// It did not take effect and may be tried again: the policy decides.
     Passing,
-    /// It will fail again: it is stored and replayed.
+    /// It did not take effect and never will: it is stored and replayed.
     Permanent,
 }
 
@@ -259,13 +271,26 @@ impl Step {
             token,
             checkpoint: operation.first_checkpoint().cloned(),
         };
-        Self { id: operation.id(), action: Action::Begin(Box::new(begin)) }
+        Self::new(operation.id(), Action::Begin(Box::new(begin)))
     }
 
     /// Any other step on a record.
     #[must_use]
     pub const fn new(id: RecordId, action: Action) -> Self {
-        Self { id, action }
+        Self { id, action, in_doubt: InDoubt(AtomicBool::new(false)) }
+    }
+
+    /// Notes that a try of this very step was not answered, and that it is tried again: the store
+    /// may carry the first try out after the answer to a later one. Whoever repeats a step below
+    /// the engine must say so.
+    pub fn put_in_doubt(&self) {
+        self.in_doubt.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the store may carry this step out again after it has answered.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt.0.load(Ordering::Relaxed)
     }
 }
 

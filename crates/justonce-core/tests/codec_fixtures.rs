@@ -144,10 +144,11 @@ fn failed_for_now() -> Stored {
 }
 
 fn unknown() -> Stored {
+    let rerun = Policy::builder().on_lapsed(OnLapsed::Rerun);
     let state = State::Unknown(Unknown {
         reason: UnknownReason::AttemptsExhausted,
         owner: Owner::new("gateway-1"),
-        policy: Arc::default(),
+        policy: Arc::new(rerun.build().expect("a valid policy")),
         checkpoint: None,
     });
     record(state, vec![NoteKind::Held(UnknownReason::AttemptsExhausted)])

@@ -9,10 +9,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::handlers::{Dropped, done};
+use common::handlers::{Count, Dropped, done};
+use common::hooked::{Before, Hooked};
 use common::slow::{Lag, Slow};
 use common::world::{LEASE, SECOND, World, breathe, operation, pass, policy, seeded};
-use justonce_core::engine::{Context, HandlerError};
+use justonce_core::engine::{Begun, Context, HandlerError};
+use justonce_core::store::Fault;
 use justonce_core::{Action, Engine, OnLapsed, Operation, Outcome, Ran, StateName, UnknownReason};
 use tokio::sync::Notify;
 
@@ -141,6 +143,119 @@ async fn a_run_dropped_while_it_completes_never_loses_a_stored_outcome() {
     breathe().await;
     let ran = world.engine.run(&operation, async |_| panic!("it is stored"));
     assert_eq!(ran.await.unwrap(), Ran::Replayed(done()));
+}
+
+/// A store that takes its time before it completes anything.
+fn slow_to_complete(world: &World) -> Engine {
+    let store = Slow::new(world.store.clone(), |step| match step.action {
+        Action::Complete(..) => Lag { there: 5 * SECOND, back: Duration::ZERO },
+        _ => Lag::default(),
+    });
+    seeded(Engine::builder(store), 2).build()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_dropped_while_its_outcome_is_on_its_way_stores_it() {
+    for on_lapsed in [OnLapsed::Rerun, OnLapsed::Resume, OnLapsed::Hold] {
+        let world = World::new();
+        let operation = operation(policy(on_lapsed));
+        let slow = slow_to_complete(&world);
+        let run = slow.run(&operation, async |_| Ok(done()));
+        assert!(tokio::time::timeout(SECOND, run).await.is_err());
+        let ran = world.engine.run(&operation, async |_| panic!("it was executed")).await;
+        assert!(matches!(ran, Ok(Ran::Busy(_))), "{on_lapsed:?} {ran:?}");
+        pass(6 * SECOND).await;
+        let ran = world.engine.run(&operation, async |_| panic!("it was executed")).await;
+        assert_eq!(ran.unwrap(), Ran::Replayed(done()), "{on_lapsed:?}");
+        assert_eq!(slow.load().executing, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_dropped_while_its_outcome_is_on_its_way_stores_it() {
+    let world = World::new();
+    let operation = operation(policy(OnLapsed::Hold));
+    let slow = slow_to_complete(&world);
+    let Begun::Claimed(mut claim) = slow.begin(&operation).await.unwrap() else {
+        panic!("it must be claimed")
+    };
+    assert!(tokio::time::timeout(SECOND, claim.complete(done())).await.is_err());
+    drop(claim);
+    pass(6 * SECOND).await;
+    assert_eq!(world.state(&operation).await, StateName::Completed);
+    assert_eq!(slow.load().executing, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_on_its_way_survives_its_caller_and_a_store_that_is_away() {
+    let world = World::new();
+    let operation = operation(policy(OnLapsed::Hold));
+    world.faults.always("complete", Fault::LostRequest);
+    let run = world.engine.run(&operation, async |_| Ok(done()));
+    assert!(tokio::time::timeout(SECOND, run).await.is_err());
+    pass(3 * LEASE).await;
+    assert_eq!(world.state(&operation).await, StateName::InProgress, "it is renewed");
+    world.faults.heal();
+    pass(6 * SECOND).await;
+    assert_eq!(world.state(&operation).await, StateName::Completed);
+    let so_far = world.calls.count();
+    pass(LEASE).await;
+    assert_eq!(world.calls.count(), so_far, "then it is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_on_its_way_survives_its_caller_and_a_store_that_hangs() {
+    let world = World::new();
+    let operation = operation(policy(OnLapsed::Hold));
+    let tries = Count::default();
+    let store = Hooked::new(world.store.clone(), move |step| -> Before {
+        if matches!(step.action, Action::Complete(..)) && tries.add() <= 3 {
+            return Box::pin(std::future::pending());
+        }
+        Box::pin(async {})
+    });
+    let engine = seeded(Engine::builder(store), 2).build();
+    let run = engine.run(&operation, async |_| Ok(done()));
+    assert!(tokio::time::timeout(SECOND, run).await.is_err());
+    pass(2 * LEASE).await;
+    assert_eq!(world.state(&operation).await, StateName::Completed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_dropped_while_it_says_why_it_ended_still_says_it() {
+    let world = World::new();
+    let operation = operation(policy(OnLapsed::Hold)).with_handler_timeout(SECOND);
+    let store = Slow::new(world.store.clone(), |step| match step.action {
+        Action::Abandon(..) => Lag { there: 5 * SECOND, back: Duration::ZERO },
+        _ => Lag::default(),
+    });
+    let slow = seeded(Engine::builder(store), 2).build();
+    let run = slow.run(&operation, async |_| std::future::pending().await);
+    assert!(tokio::time::timeout(2 * SECOND, run).await.is_err());
+    pass(6 * SECOND).await;
+    assert_eq!(world.unknown_reason(&operation).await, Some(UnknownReason::TimedOut));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recovery_point_on_its_way_is_saved_though_its_handler_is_dropped() {
+    let world = World::new();
+    let operation = operation(policy(OnLapsed::Resume));
+    let store = Slow::new(world.store.clone(), |step| match step.action {
+        Action::Checkpoint(..) => Lag { there: 5 * SECOND, back: Duration::ZERO },
+        _ => Lag::default(),
+    });
+    let slow = seeded(Engine::builder(store), 2).build();
+    let run = slow.run(&operation, async |context| {
+        context.save("charged", "receipt 17").await?;
+        Ok(done())
+    });
+    assert!(tokio::time::timeout(SECOND, run).await.is_err());
+    pass(6 * SECOND).await;
+    let ran = world.engine.run(&operation, async |context| {
+        assert_eq!(context.checkpoint().unwrap().name(), "charged");
+        Ok(done())
+    });
+    assert_eq!(ran.await.unwrap(), Ran::Executed(done()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -90,7 +90,7 @@ async fn resume_hands_the_last_point_over_after_a_failure() {
     let operation = operation(policy(OnLapsed::Resume));
     let ran = world.engine.run(&operation, async |context| {
         context.save("charged", "2").await?;
-        Err(HandlerError::passing("no luck"))
+        Err(HandlerError::retryable("no luck"))
     });
     assert!(matches!(ran.await, Ok(Ran::Failed(_))));
     pass(LEASE).await;

@@ -148,7 +148,7 @@ async fn a_cooperating_duplicate_takes_over_when_the_owner_dies() {
 async fn a_cooperating_duplicate_waits_for_the_back_off_if_it_has_the_time() {
     let world = World::new();
     let first = operation(policy(OnLapsed::Rerun));
-    let ran = world.engine.run(&first, async |_| Err(HandlerError::passing("no luck"))).await;
+    let ran = world.engine.run(&first, async |_| Err(HandlerError::retryable("no luck"))).await;
     assert!(matches!(ran, Ok(Ran::Failed(_))));
     let patient = first.clone().on_concurrent(OnConcurrent::Cooperate(SECOND));
     let (ran, took) = duplicate(&world, &patient, &Count::default()).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_cooperating_duplicate_waits_for_the_back_off_if_it_has_the_time() {
 async fn nobody_waits_for_a_back_off_that_outlasts_its_patience() {
     let world = World::new();
     let first = operation(policy(OnLapsed::Rerun));
-    let ran = world.engine.run(&first, async |_| Err(HandlerError::passing("no luck"))).await;
+    let ran = world.engine.run(&first, async |_| Err(HandlerError::retryable("no luck"))).await;
     assert!(matches!(ran, Ok(Ran::Failed(_))));
     let hasty = first.on_concurrent(OnConcurrent::Cooperate(Duration::from_millis(50)));
     let (ran, took) = duplicate(&world, &hasty, &Count::default()).await.unwrap();

@@ -8,8 +8,8 @@ use std::time::Duration;
 use common::handlers::{Count, done};
 use common::world::{SECOND, START, World, attempts, operation, pass, policy};
 use justonce_core::{
-    AfterRetention, BackOff, BusyWhy, Existing, Fingerprint, HandlerError, OnFailure, OnLapsed,
-    Outcome, Ran, Scope, StateName, UnknownReason,
+    AfterRetention, BackOff, BusyWhy, Classify, Existing, Fingerprint, HandlerError, Key,
+    OnFailure, OnLapsed, Operation, Outcome, Policy, Ran, Scope, StateName, UnknownReason,
 };
 
 fn back_off(first: Duration) -> OnFailure {
@@ -73,7 +73,7 @@ async fn a_running_operation_mismatches_too() {
 async fn a_passing_failure_backs_off_and_is_tried_again() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Rerun).on_failure(back_off(10 * SECOND)));
-    let ran = world.engine.run(&operation, async |_| Err(HandlerError::passing("no luck")));
+    let ran = world.engine.run(&operation, async |_| Err(HandlerError::retryable("no luck")));
     assert_eq!(ran.await.unwrap(), Ran::Failed(Outcome::bytes("no luck")));
 
     let ran = world.engine.run(&operation, async |_| panic!("its back-off is running"));
@@ -98,7 +98,7 @@ async fn attempts_are_numbered_and_the_last_failure_is_replayed() {
     for attempt in 1..=3 {
         let ran = world
             .engine
-            .run(&operation, async |context| Err(HandlerError::passing(context.attempt())));
+            .run(&operation, async |context| Err(HandlerError::retryable(context.attempt())));
         let failure = Outcome::bytes(attempt.to_string());
         assert_eq!(ran.await.unwrap(), Ran::Failed(failure));
         pass(SECOND).await;
@@ -125,7 +125,7 @@ async fn a_permanent_failure_is_replayed() {
 async fn a_failure_frees_the_key_where_the_policy_says_so() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Hold).on_failure(OnFailure::Release));
-    let ran = world.engine.run(&operation, async |_| Err(HandlerError::passing("no luck")));
+    let ran = world.engine.run(&operation, async |_| Err(HandlerError::retryable("no luck")));
     assert_eq!(ran.await.unwrap(), Ran::Failed(Outcome::bytes("no luck")));
     assert_eq!(world.state(&operation).await, StateName::Absent);
     let ran = world.engine.run(&operation, async |context| {
@@ -139,23 +139,84 @@ async fn a_failure_frees_the_key_where_the_policy_says_so() {
 async fn a_failure_is_replayed_where_the_policy_says_so() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Rerun).on_failure(OnFailure::Replay));
-    let ran = world.engine.run(&operation, async |_| Err(HandlerError::passing("no luck")));
+    let ran = world.engine.run(&operation, async |_| Err(HandlerError::retryable("no luck")));
     assert_eq!(ran.await.unwrap(), Ran::Failed(Outcome::bytes("no luck")));
     let ran = world.engine.run(&operation, async |_| panic!("the failure is stored"));
     assert_eq!(ran.await.unwrap(), Ran::FailedBefore(Outcome::bytes("no luck")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_any_kind_is_a_passing_failure() {
+async fn an_error_nobody_classified_is_tried_again_where_a_repetition_is_accepted() {
+    for on_lapsed in [OnLapsed::Rerun, OnLapsed::Resume] {
+        let world = World::new();
+        let operation = operation(policy(on_lapsed));
+        let ran = world.engine.run(&operation, async |_| {
+            let number: u32 = "seven".parse()?;
+            Ok(Outcome::bytes(number.to_string()))
+        });
+        let Ran::Failed(failure) = ran.await.unwrap() else { panic!("it must fail") };
+        assert_eq!(failure.body(), Some(&b"invalid digit found in string"[..]));
+        assert_eq!(world.state(&operation).await, StateName::Failed);
+        pass(60 * SECOND).await;
+        let ran = world.engine.run(&operation, async |_| Ok(done()));
+        assert_eq!(ran.await.unwrap(), Ran::Executed(done()));
+    }
+}
+
+/// What a client says whose call to the bank was not answered in time.
+fn no_answer() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::TimedOut, "the bank did not answer")
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_nobody_classified_is_unknown_under_hold_and_does_not_run_again() {
     let world = World::new();
-    let operation = operation(policy(OnLapsed::Rerun));
-    let ran = world.engine.run(&operation, async |_| {
-        let number: u32 = "seven".parse()?;
-        Ok(Outcome::bytes(number.to_string()))
-    });
-    let Ran::Failed(failure) = ran.await.unwrap() else { panic!("it must fail") };
-    assert_eq!(failure.body(), Some(&b"invalid digit found in string"[..]));
-    assert_eq!(world.state(&operation).await, StateName::Failed);
+    let count = Count::default();
+    let held = operation(policy(OnLapsed::Hold).on_failure(back_off(SECOND)));
+    for round in 0..3 {
+        let ran = world.engine.run(&held, async |_| {
+            count.add();
+            Err(no_answer())?
+        });
+        match (round, ran.await.unwrap()) {
+            (0, Ran::Unclassified(error)) => {
+                assert_eq!(error, Outcome::bytes("the bank did not answer"));
+            }
+            (1.., Ran::Unknown(unknown)) => assert_eq!(unknown.reason, UnknownReason::Reported),
+            (_, other) => panic!("round {round}: {other:?}"),
+        }
+        pass(2 * SECOND).await;
+    }
+    assert_eq!(count.get(), 1, "the first call may have been charged");
+    assert_eq!(world.state(&held).await, StateName::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_brings_no_policy_gets_the_one_that_never_runs_twice() {
+    assert_eq!(Policy::default().on_lapsed(), OnLapsed::Hold);
+    let world = World::new();
+    let plain = Operation::without_fingerprint(Scope::global(), Key::client("order-17").unwrap());
+    let ran = world.engine.run(&plain, async |_| Err(no_answer())?).await;
+    assert!(matches!(ran, Ok(Ran::Unclassified(_))));
+    assert_eq!(world.state(&plain).await, StateName::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_means_what_its_author_says_it_means() {
+    let failed = || Ran::Failed(Outcome::bytes("the bank did not answer"));
+    let abandoned = Ran::Abandoned(UnknownReason::Reported);
+    let error = || Err::<Outcome, _>(no_answer());
+    for (said, expected, state) in [
+        (error().retryable(), failed(), StateName::Failed),
+        (error().permanent(), failed(), StateName::Failed),
+        (error().not_executed(), Ran::Released, StateName::Absent),
+        (error().unknown(), abandoned, StateName::Unknown),
+    ] {
+        let world = World::new();
+        let held = operation(policy(OnLapsed::Hold));
+        assert_eq!(world.engine.run(&held, async |_| said).await.unwrap(), expected);
+        assert_eq!(world.state(&held).await, state);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +235,7 @@ async fn a_handler_that_did_nothing_on_a_later_attempt_forgets_none_before_it() 
     let world = World::new();
     let rules = policy(OnLapsed::Rerun).on_failure(back_off(SECOND)).max_attempts(attempts(2));
     let operation = operation(rules);
-    let ran = world.engine.run(&operation, async |_| Err(HandlerError::passing("first"))).await;
+    let ran = world.engine.run(&operation, async |_| Err(HandlerError::retryable("first"))).await;
     assert!(matches!(ran, Ok(Ran::Failed(_))));
     pass(SECOND).await;
     for _ in 0..3 {
@@ -185,7 +246,7 @@ async fn a_handler_that_did_nothing_on_a_later_attempt_forgets_none_before_it() 
         assert_eq!(ran.await.unwrap(), Ran::Released);
         assert_eq!(world.engine.peek(&operation).await.unwrap(), None, "at once");
     }
-    let ran = world.engine.run(&operation, async |_| Err(HandlerError::passing("last"))).await;
+    let ran = world.engine.run(&operation, async |_| Err(HandlerError::retryable("last"))).await;
     assert!(matches!(ran, Ok(Ran::Failed(_))));
     let ran = world.engine.run(&operation, async |_| panic!("two attempts are enough"));
     assert_eq!(ran.await.unwrap(), Ran::FailedBefore(Outcome::bytes("last")));

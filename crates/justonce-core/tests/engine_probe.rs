@@ -120,6 +120,25 @@ async fn nobody_is_asked_too_early_or_about_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lapsed_claim_is_released_in_time_though_nobody_sweeps() {
+    let world = World::new();
+    let lapsing = named("lapsing", policy(OnLapsed::Hold).lease(SECOND));
+    let begin = Step::begin(&lapsing, Owner::new("gone"), Token(1));
+    let _ = world.store.apply(&begin).await.unwrap();
+    let (asked, probe) = saying(Probed::DidNotHappen(why()));
+    let _prober =
+        world.engine.start_prober(ProberSettings { release_after: MINUTE, ..settings() }, probe);
+    pass(30 * SECOND).await;
+    assert!(asked.load(Ordering::SeqCst) > 0);
+    assert_eq!(world.state(&lapsing).await, StateName::Unknown, "its lapse is written down");
+    pass(20 * SECOND).await;
+    assert_eq!(world.state(&lapsing).await, StateName::Unknown, "it is too early");
+    pass(2 * MINUTE).await;
+    let released = Some((Resolver::probe("books"), HowResolved::Released));
+    assert_eq!(resolved(&world, &lapsing).await, released);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_not_there_yet_may_still_come() {
     let world = World::new();
     let operations = unknown(&world, 3).await;
@@ -135,7 +154,7 @@ async fn what_is_not_there_yet_may_still_come() {
     pass(10 * SECOND).await;
     let report = world.engine.probe_unknown(patient(), probe()).await.unwrap();
     assert_eq!((report.asked, report.resolved), (4, 3), "each by its own time");
-    assert_eq!(world.state(&lapsing).await, StateName::InProgress);
+    assert_eq!(world.state(&lapsing).await, StateName::Unknown, "written down, not released");
     for operation in &operations {
         let released = Some((Resolver::probe("books"), HowResolved::Released));
         assert_eq!(resolved(&world, operation).await, released);

@@ -8,14 +8,18 @@ mod common;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::handlers::{Dropped, done};
+use common::handlers::{Count, Dropped, done};
+use common::hooked::{Before, Hooked};
+use common::slow::{Lag, Slow};
 use common::world::{
     LEASE, LEASE_CAP, SECOND, START, World, named, operation, pass, policy, seeded,
 };
 use justonce_core::engine::Begun;
 use justonce_core::memory::MemoryStore;
 use justonce_core::store::{Fault, Observed, Seen};
-use justonce_core::{Engine, Existing, OnLapsed, Ran, State, StateName, TimerClock, UnknownReason};
+use justonce_core::{
+    Action, Engine, Existing, OnLapsed, Ran, State, StateName, TimerClock, UnknownReason,
+};
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
@@ -134,6 +138,68 @@ async fn renewals_that_fail_for_a_while_are_tried_again_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_renewal_that_hangs_is_tried_again_while_the_lease_lasts() {
+    for hanging in [1, 2] {
+        let world = World::new();
+        let operation = operation(policy(OnLapsed::Hold));
+        let (renewals, hangs) = (Count::default(), Count::default());
+        let (seen, hung) = (renewals.clone(), hangs.clone());
+        let store = Hooked::new(world.store.clone(), move |step| -> Before {
+            if !matches!(step.action, Action::Renew(_)) || seen.add() > hanging {
+                return Box::pin(async {});
+            }
+            let hung = hung.clone();
+            hung.add();
+            Box::pin(async move {
+                let _ended = Ended(hung);
+                std::future::pending::<()>().await;
+            })
+        });
+        let engine = seeded(Engine::builder(store), 2).build();
+        let ran = engine.run(&operation, async |_| {
+            for _ in 0..30 {
+                pass(LEASE / 10).await;
+                let peeked = world.engine.peek(&operation).await?;
+                assert!(matches!(peeked, Some(Existing::Busy(_))), "{peeked:?}");
+            }
+            Ok(done())
+        });
+        assert_eq!(ran.await.unwrap(), Ran::Executed(done()), "{hanging} hang");
+        assert!(renewals.get() > hanging);
+        assert_eq!(hangs.get(), 0, "a call that is of no more use is given up");
+    }
+}
+
+/// One less when it is dropped.
+struct Ended(Count);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.sub();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_slow_is_heard() {
+    let world = World::new();
+    let operation = operation(policy(OnLapsed::Hold));
+    let store = Slow::new(world.store.clone(), |step| match step.action {
+        Action::Renew(_) => Lag { there: LEASE / 5, back: LEASE / 5 },
+        _ => Lag::default(),
+    });
+    let engine = seeded(Engine::builder(store), 2).build();
+    let ran = engine.run(&operation, async |_| {
+        for _ in 0..100 {
+            pass(LEASE / 10).await;
+            let peeked = world.engine.peek(&operation).await?;
+            assert!(matches!(peeked, Some(Existing::Busy(_))), "{peeked:?}");
+        }
+        Ok(done())
+    });
+    assert_eq!(ran.await.unwrap(), Ran::Executed(done()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_lapsed_unnoticed_is_renewed_again() {
     let world = World::new();
     let operation = operation(policy(OnLapsed::Rerun));
@@ -201,8 +267,7 @@ fn signalling() -> (Engine, mpsc::Receiver<bool>) {
             let _ = renewed.send(seen.result.is_ok());
         }
     };
-    let engine = seeded(Engine::builder(Observed::new(store, observer)), 1).build();
-    (engine, signal)
+    (Engine::new(Observed::new(store, observer)), signal)
 }
 
 /// Blocks its thread until five renewals were seen.

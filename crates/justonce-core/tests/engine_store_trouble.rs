@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex};
 
 use common::erring::Erring;
 use common::handlers::{Count, done};
+use common::hooked::{Before, Hooked};
 use common::world::{LEASE, SECOND, World, breathe, named, operation, pass, policy, seeded};
-use justonce_core::engine::RunError;
-use justonce_core::store::{Fault, Records};
+use justonce_core::engine::{Begun, RunError};
+use justonce_core::store::{Fault, Faulty, Records, Retry, RetryPolicy};
 use justonce_core::{
-    Action, Effect, Engine, Existing, HandlerError, OnFailure, OnLapsed, Outcome, Ran, StateName,
-    StoreError, StoreErrorKind,
+    Action, Answer, Effect, Engine, Entropy, Existing, HandlerError, OnFailure, OnLapsed, Outcome,
+    Ran, StateName, Step, StoreError, StoreErrorKind,
 };
 use tokio::time::Instant;
 
@@ -124,6 +125,104 @@ async fn a_begin_that_is_carried_out_after_it_was_given_back_is_given_back_again
         pass(SECOND).await;
         assert_eq!(world.state(&operation).await, StateName::Absent, "{late:?}");
     }
+}
+
+/// The first try of a begin, which the store has not carried out yet.
+type FirstTry = Arc<Mutex<Option<Step>>>;
+
+/// An engine whose store tries again, and in which the first try of a begin is on its way for as
+/// long as the test likes. Abandons do not arrive.
+fn trying_again(world: &World) -> (Engine, FirstTry) {
+    let first = FirstTry::default();
+    let socket = Arc::clone(&first);
+    let store = Erring::new(world.store.clone(), move |step| {
+        let mut first = socket.lock().unwrap();
+        let late = || StoreError::maybe_applied(StoreErrorKind::TimedOut, "it is on its way");
+        match step.action {
+            Action::Begin(_) if first.is_none() => {
+                *first = Some(step.clone());
+                Some(late())
+            }
+            Action::Abandon(..) => Some(late()),
+            _ => None,
+        }
+    });
+    let entropy = Arc::new(Entropy::seeded(4));
+    let store = Retry::new(store, RetryPolicy::default(), entropy);
+    (seeded(Engine::builder(store), 3).build(), first)
+}
+
+async fn carry_out(first: &FirstTry, world: &World) -> Answer {
+    let step = first.lock().unwrap().clone().unwrap();
+    world.store.apply(&step).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_try_that_is_carried_out_after_the_second_was_released_is_given_back() {
+    for late in [SECOND / 2, LEASE / 2 - SECOND / 2] {
+        let world = World::new();
+        let (engine, first) = trying_again(&world);
+        let operation = operation(policy(OnLapsed::Hold));
+        let ran = engine.run(&operation, async |_| Err(HandlerError::NotExecuted)).await;
+        assert_eq!(ran.unwrap(), Ran::Released);
+        pass(late).await;
+        assert!(matches!(carry_out(&first, &world).await, Answer::Claimed(_)));
+        assert_eq!(world.state(&operation).await, StateName::InProgress);
+        pass(SECOND).await;
+        assert_eq!(world.state(&operation).await, StateName::Absent, "{late:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_try_that_is_carried_out_after_somebody_elses_claim_is_given_back() {
+    let world = World::new();
+    let (engine, first) = trying_again(&world);
+    let operation = operation(policy(OnLapsed::Hold));
+    let Begun::Claimed(mut claim) = world.engine.begin(&operation).await.unwrap() else {
+        panic!("it was new")
+    };
+    let ran = engine.run(&operation, async |_| panic!("it is running")).await;
+    assert!(matches!(ran, Ok(Ran::Busy(_))));
+    assert!(claim.release().await.is_ok());
+    assert!(matches!(carry_out(&first, &world).await, Answer::Claimed(_)));
+    pass(2 * SECOND).await;
+    assert_eq!(world.state(&operation).await, StateName::Absent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_under_which_something_ran_is_not_taken_for_one_that_nobody_holds() {
+    let world = World::new();
+    let (engine, _first) = trying_again(&world);
+    let operation = operation(policy(OnLapsed::Hold));
+    let run = engine.run(&operation, async |_| std::future::pending().await);
+    assert!(tokio::time::timeout(SECOND, run).await.is_err());
+    for _ in 0..10 {
+        pass(LEASE / 4).await;
+        assert_ne!(world.state(&operation).await, StateName::Absent, "it may have taken effect");
+    }
+    assert!(matches!(world.engine.peek(&operation).await, Ok(Some(Existing::Unknown(_)))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_begin_that_hangs_is_given_back_though_its_repetition_hangs_too() {
+    let world = World::new();
+    let tries = Count::default();
+    let store = Hooked::new(world.store.clone(), move |step| -> Before {
+        if matches!(step.action, Action::Begin(_)) && tries.add() == 2 {
+            return Box::pin(std::future::pending());
+        }
+        Box::pin(async {})
+    });
+    // The first begin is carried out, and its reply is lost.
+    let store = Faulty::new(store, world.faults.clone());
+    world.faults.next("begin", [Fault::LostReply]);
+    let engine = seeded(Engine::builder(store), 3).build();
+    let operation = operation(policy(OnLapsed::Hold));
+    let ran = engine.run(&operation, async |_| panic!("it was not claimed")).await;
+    assert!(matches!(ran, Err(RunError::Store(_))));
+    assert_eq!(world.state(&operation).await, StateName::InProgress);
+    pass(LEASE / 2).await;
+    assert_eq!(world.state(&operation).await, StateName::Absent);
 }
 
 #[tokio::test(start_paused = true)]
@@ -254,7 +353,7 @@ type Said = Result<Outcome, HandlerError>;
 fn endings() -> Vec<(&'static str, Said)> {
     vec![
         ("outcome", Ok(done())),
-        ("passing", Err(HandlerError::passing("no luck"))),
+        ("passing", Err(HandlerError::retryable("no luck"))),
         ("permanent", Err(HandlerError::permanent("never"))),
         ("nothing", Err(HandlerError::NotExecuted)),
         ("unknown", Err(HandlerError::Unknown)),

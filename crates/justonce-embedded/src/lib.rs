@@ -1,7 +1,7 @@
 //! The durable store of Justonce inside your own process: no server, one directory.
 //!
 //! ```
-//! use justonce_core::{Engine, Key, Operation, Outcome, Ran, Scope};
+//! use justonce_core::{Engine, Fingerprint, Key, Operation, Outcome, Ran, Scope};
 //! use justonce_embedded::EmbeddedStore;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -9,7 +9,9 @@
 //! # let directory = tempfile::tempdir()?;
 //! # let path = directory.path().join("justonce-data");
 //! let engine = Engine::new(EmbeddedStore::open(&path)?);
-//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//! let scope = Scope::builder().tenant("acme").operation("charge").build()?;
+//! let fingerprint = Fingerprint::of_json(&scope, br#"{"amount": 5}"#);
+//! let operation = Operation::new(scope, Key::client("order-17")?, fingerprint);
 //! engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
 //! drop(engine);
 //!

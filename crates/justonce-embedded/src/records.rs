@@ -89,7 +89,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(directory.path()).unwrap();
         while store.0.state.fences.mint().is_some() {}
-        let operation = Operation::new(Scope::global(), Key::client("a").unwrap());
+        let operation = Operation::without_fingerprint(Scope::global(), Key::client("a").unwrap());
         let begin = Step::begin(&operation, Owner::new("a"), Token(1));
         let Answer::Claimed(claimed) = store.apply(&begin).await.unwrap() else {
             panic!("it was new");

@@ -23,7 +23,7 @@ use justonce_testkit::files::copy_directory;
 
 fn operation(key: &str, on_lapsed: OnLapsed) -> Operation {
     let policy = Policy::builder().on_lapsed(on_lapsed).build().unwrap();
-    Operation::new(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
+    Operation::without_fingerprint(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
 }
 
 /// How many batches were written: the store keeps that number in a file.
@@ -325,10 +325,14 @@ async fn a_long_sweep_holds_lapsed_claims_on_its_way() {
     let open =
         || EmbeddedStore::builder(directory.path()).clock(clock.clone()).open().map(Engine::new);
     let engine = open().unwrap();
-    let short = Policy::builder().retention(Duration::from_secs(1)).build().unwrap();
+    let short = Policy::builder()
+        .on_lapsed(OnLapsed::Rerun)
+        .retention(Duration::from_secs(1))
+        .build()
+        .unwrap();
     for number in 0..EXPIRED {
         let key = Key::client(format!("short-{number}")).unwrap();
-        let operation = Operation::new(Scope::global(), key).with_policy(short);
+        let operation = Operation::without_fingerprint(Scope::global(), key).with_policy(short);
         engine.run(&operation, async |_| Ok(Outcome::empty())).await.unwrap();
     }
     drop(engine);

@@ -67,7 +67,7 @@ fn work(directory: &Path) {
 
 fn operation(number: u64) -> Operation {
     let policy = Policy::builder().on_lapsed(OnLapsed::Hold).build().unwrap();
-    Operation::new(Scope::global(), Key::client(format!("order-{number}")).unwrap())
+    Operation::without_fingerprint(Scope::global(), Key::client(format!("order-{number}")).unwrap())
         .with_policy(policy)
 }
 

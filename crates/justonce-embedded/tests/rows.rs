@@ -22,7 +22,7 @@ use justonce_testkit::files::copy_directory;
 
 fn operation(key: &str, on_lapsed: OnLapsed) -> Operation {
     let policy = Policy::builder().on_lapsed(on_lapsed).build().unwrap();
-    Operation::new(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
+    Operation::without_fingerprint(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
 }
 
 fn row(key: &str) -> RowName {

@@ -61,7 +61,7 @@ impl Fate {
         match ran {
             Ok(Ran::Executed(_) | Ran::Failed(_)) => Self::Executed,
             Ok(Ran::Released) => Self::Released,
-            Ok(Ran::Abandoned(_)) => Self::Abandoned,
+            Ok(Ran::Abandoned(_) | Ran::Unclassified(_)) => Self::Abandoned,
             Ok(Ran::Superseded(_) | Ran::FailedBefore(_)) => Self::Superseded,
             Ok(Ran::Replayed(_)) => Self::Replayed,
             Ok(Ran::Busy(_)) => Self::InFlight,

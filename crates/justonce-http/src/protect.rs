@@ -128,8 +128,7 @@ impl<S> Request<S> {
     fn operation(&self, key: Key, body: &WholeBody) -> Result<Operation, Problem> {
         let rule = &self.route.rule;
         let (scope, fingerprint) = self.asked(body)?;
-        let operation = Operation::new(scope, key)
-            .with_fingerprint(fingerprint)
+        let operation = Operation::new(scope, key, fingerprint)
             .with_policy(Arc::clone(&rule.policy))
             .on_concurrent(on_concurrent(rule, &self.parts.headers));
         let operation = match &rule.completed {

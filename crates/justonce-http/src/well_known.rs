@@ -114,7 +114,7 @@ fn operation(
     headers: &HeaderMap,
 ) -> Result<Operation, Problem> {
     let caller = route.caller(method, headers).map_err(|error| same::scopeless(&error))?;
-    Ok(Operation::new(caller.scope, key))
+    Ok(Operation::without_fingerprint(caller.scope, key))
 }
 
 async fn look(shared: &Shared, operation: &Operation) -> StoreResult<Value> {

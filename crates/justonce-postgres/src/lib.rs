@@ -2,19 +2,26 @@
 //! transaction.
 //!
 //! ```no_run
-//! use justonce_core::{Engine, Key, Operation, Outcome, Scope};
+//! use justonce_core::{
+//!     Engine, Fingerprint, Key, OnLapsed, Operation, Outcome, Policy, Scope,
+//! };
 //! use justonce_postgres::PostgresStore;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = PostgresStore::open("postgres://shop@db.internal/shop").await?;
 //! let engine = Engine::new(store.clone());
-//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//! let scope = Scope::builder().tenant("acme").operation("charge").build()?;
+//! let fingerprint = Fingerprint::of_json(&scope, br#"{"amount": 5}"#);
+//! let operation = Operation::new(scope, Key::client("order-17")?, fingerprint);
 //!
 //! // Effects elsewhere: as with every store.
 //! engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
 //!
-//! // Effects in this database: exactly once.
-//! let transfer = Operation::new(Scope::global(), Key::client("transfer-17")?);
+//! // Effects in this database: exactly once. What was not committed had none, so it may run again.
+//! let scope = Scope::builder().tenant("acme").operation("transfer").build()?;
+//! let fingerprint = Fingerprint::of_json(&scope, br#"{"cents": 5}"#);
+//! let transfer = Operation::new(scope, Key::client("transfer-17")?, fingerprint)
+//!     .with_policy(Policy::builder().on_lapsed(OnLapsed::Rerun).build()?);
 //! let ran = store
 //!     .transactional(&engine, &transfer, async |tx, _context| {
 //!         tx.execute("UPDATE accounts SET cents = cents - 5 WHERE name = 'ada'", &[]).await?;

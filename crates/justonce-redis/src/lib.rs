@@ -2,14 +2,16 @@
 //! Redis 7.0 or later, or Valkey.
 //!
 //! ```no_run
-//! use justonce_core::{Engine, Key, Operation, Outcome, Scope};
+//! use justonce_core::{Engine, Fingerprint, Key, Operation, Outcome, Scope};
 //! use justonce_redis::RedisStore;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = RedisStore::builder("redis://127.0.0.1:6379").open().await?;
 //! let engine = Engine::new(store);
-//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//! let scope = Scope::builder().tenant("acme").operation("charge").build()?;
+//! let fingerprint = Fingerprint::of_json(&scope, br#"{"amount": 5}"#);
+//! let operation = Operation::new(scope, Key::client("order-17")?, fingerprint);
 //! engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
 //! # Ok(())
 //! # }

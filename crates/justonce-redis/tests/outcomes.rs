@@ -198,7 +198,8 @@ impl Scene {
         let server = RedisServer::start().unwrap();
         let outcomes = RedisOutcomes::builder(server.url()).build().unwrap();
         let store = Cached::new(MemoryStore::new(ManualClock::default()), outcomes);
-        let operation = Operation::new(Scope::global(), Key::client("order-17").unwrap());
+        let operation =
+            Operation::without_fingerprint(Scope::global(), Key::client("order-17").unwrap());
         let scene = Self { server, store, operation };
         let Answer::Claimed(claimed) = scene.asked().await else { panic!("it must be claimed") };
         let complete = Action::Complete(claimed.fence, Outcome::bytes("done"));

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use justonce_core::store::{CACHE_WAIT, CacheEvent, Cached};
-use justonce_core::{Engine, Key, Operation, Outcome, Ran, Scope};
+use justonce_core::{Engine, Key, OnLapsed, Operation, Outcome, Policy, Ran, Scope};
 use justonce_postgres::PostgresStore;
 use justonce_redis::{OUTCOME_REPLY_TIMEOUT, RedisOutcomes};
 use justonce_testkit::conformance::{OnManualClock, Survival};
@@ -84,7 +84,9 @@ impl Servers {
 }
 
 fn order(name: impl std::fmt::Display) -> Operation {
-    Operation::new(Scope::global(), Key::client(format!("order-{name}")).unwrap())
+    let key = Key::client(format!("order-{name}")).unwrap();
+    let policy = Policy::builder().on_lapsed(OnLapsed::Rerun).build().unwrap();
+    Operation::without_fingerprint(Scope::global(), key).with_policy(policy)
 }
 
 fn receipt(name: impl std::fmt::Display) -> Outcome {

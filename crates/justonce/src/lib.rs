@@ -2,14 +2,16 @@
 //! concurrency, crashes, lost replies and late arrivals.
 //!
 //! ```
-//! use justonce::{EmbeddedStore, Engine, Key, Operation, Outcome, Ran, Scope};
+//! use justonce::{EmbeddedStore, Engine, Fingerprint, Key, Operation, Outcome, Ran, Scope};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let directory = tempfile::tempdir()?;
 //! # let path = directory.path();
 //! let engine = Engine::new(EmbeddedStore::open(path)?);
-//! let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+//! let scope = Scope::builder().tenant("acme").operation("charge").build()?;
+//! let fingerprint = Fingerprint::of_json(&scope, br#"{"amount": 5}"#);
+//! let operation = Operation::new(scope, Key::client("order-17")?, fingerprint);
 //!
 //! // However often and by however many this is called, the handler runs once.
 //! let ran = engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;

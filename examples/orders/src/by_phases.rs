@@ -157,8 +157,7 @@ impl Takes for ByPhases {
     async fn take(&self, key: Key, order: Order) -> anyhow::Result<Taken> {
         let scope = Scope::builder().tenant("shop").operation(OPERATION).build()?;
         let fingerprint = Fingerprint::of_json(&scope, &serde_json::to_vec(&order)?);
-        let operation =
-            Operation::new(scope, key).with_fingerprint(fingerprint).with_policy(self.policy);
+        let operation = Operation::new(scope, key, fingerprint).with_policy(self.policy);
         let operation = self.phases.asked(operation, &order)?;
         let ran = self.phases.run(&self.engine, &operation, |run| self.clone().go(run)).await;
         let replayed = matches!(ran, Ok(Ran::Replayed(_) | Ran::Superseded(_)));

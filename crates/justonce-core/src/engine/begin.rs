@@ -8,7 +8,7 @@ use super::builder::{Engine, Inner};
 use super::held::HeldClaim;
 use super::lost::LostBegins;
 use super::ran::RunError;
-use crate::claim::Token;
+use crate::claim::{Fence, Token};
 use crate::error::{Effect, StoreError, StoreErrorKind, StoreResult};
 use crate::operation::Operation;
 use crate::step::{Action, Answer, Existing, Step};
@@ -34,7 +34,7 @@ impl Engine {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let engine = Engine::new(MemoryStore::new(ManualClock::default()));
-    /// let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+    /// let operation = Operation::without_fingerprint(Scope::global(), Key::client("order-17")?);
     /// if let Begun::Claimed(mut claim) = engine.begin(&operation).await? {
     ///     // Execute, then:
     ///     claim.complete(Outcome::bytes("done")).await?;
@@ -102,12 +102,16 @@ impl Engine {
         let answer = inner.store.apply(&step).await;
         match answer {
             Ok(Answer::Claimed(claimed)) => {
-                let claim = HeldClaim::new(Arc::clone(inner), operation, claimed, permit);
                 guard.disarm();
+                let doubt = step.is_in_doubt().then_some(step);
+                let claim = HeldClaim::new(Arc::clone(inner), operation, claimed, permit, doubt);
                 Ok(Begun::Claimed(claim))
             }
             Ok(Answer::Existing(existing)) => {
                 guard.disarm();
+                if step.is_in_doubt() {
+                    LostBegins::look_for(inner, step, Fence::NONE);
+                }
                 Ok(Begun::Existing(existing))
             }
             Ok(other) => Err(unexpected(&step.action, &other).into()),
@@ -150,4 +154,27 @@ impl Drop for Guard<'_> {
 pub(super) fn unexpected(action: &Action, answer: &Answer) -> StoreError {
     let message = format!("the store answered {} to {}", answer.name(), action.name());
     StoreError::maybe_applied(StoreErrorKind::Protocol, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryStore;
+    use crate::{Entropy, Key, ManualClock, Scope};
+
+    #[tokio::test]
+    async fn of_two_processes_from_one_snapshot_one_gets_the_claim() {
+        let store: Arc<MemoryStore> = Arc::new(MemoryStore::new(ManualClock::default()));
+        let before = Entropy::from_system();
+        let engine = |entropy| {
+            let runtime = tokio::runtime::Handle::current();
+            Engine::builder_shared(store.clone()).entropy(entropy).background(runtime).build()
+        };
+        let (one, other) = (engine(before.snapshot()), engine(before.snapshot()));
+        let order = Operation::without_fingerprint(Scope::global(), Key::client("17").unwrap());
+        let first = one.begin(&order).await.unwrap();
+        assert!(matches!(first, Begun::Claimed(_)));
+        let second = other.begin(&order).await.unwrap();
+        assert!(matches!(second, Begun::Existing(Existing::Busy(_))), "{second:?}");
+    }
 }

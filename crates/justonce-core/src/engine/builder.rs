@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use super::background::Background;
 use super::lost::LostBegins;
 use super::renewal::Renewals;
 use crate::claim::Owner;
@@ -67,6 +69,7 @@ pub(super) struct Inner {
     pub(super) limits: Limits,
     pub(super) executions: Arc<Semaphore>,
     pub(super) waiters: Semaphore,
+    pub(super) background: Background,
     pub(super) renewals: Arc<Renewals>,
     pub(super) lost_begins: LostBegins,
 }
@@ -94,7 +97,13 @@ impl Engine {
 
     /// The same on a store that others use too.
     pub fn builder_shared(store: SharedStore) -> EngineBuilder {
-        EngineBuilder { store, owner: None, entropy: None, limits: Limits::default() }
+        EngineBuilder {
+            store,
+            owner: None,
+            entropy: None,
+            limits: Limits::default(),
+            background: None,
+        }
     }
 
     /// The store under the engine.
@@ -136,6 +145,7 @@ impl fmt::Debug for Engine {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.renewals.stop();
+        self.background.stop();
     }
 }
 
@@ -146,6 +156,7 @@ pub struct EngineBuilder {
     owner: Option<Owner>,
     entropy: Option<Entropy>,
     limits: Limits,
+    background: Option<Handle>,
 }
 
 impl EngineBuilder {
@@ -167,6 +178,26 @@ impl EngineBuilder {
         self
     }
 
+    /// The runtime on which leases are renewed, and on which is finished what callers left.
+    /// Default: a small one on a thread of the engine's own, started with the first claim, so that
+    /// no runtime of a caller's matters.
+    ///
+    /// Give one where a test pauses tokio's time: that of the thread goes on by itself.
+    ///
+    /// ```
+    /// # use justonce_core::{Engine, ManualClock, memory::MemoryStore};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let engine = Engine::builder(MemoryStore::new(ManualClock::default()))
+    ///     .background(tokio::runtime::Handle::current())
+    ///     .build();
+    /// # }
+    /// ```
+    pub fn background(mut self, runtime: Handle) -> Self {
+        self.background = Some(runtime);
+        self
+    }
+
     /// Builds the engine. Semaphores have an upper bound, so absurd limits are cut to it.
     #[must_use]
     pub fn build(mut self) -> Engine {
@@ -184,6 +215,7 @@ impl EngineBuilder {
                 limits: self.limits,
                 executions: Arc::new(Semaphore::new(self.limits.max_concurrent)),
                 waiters: Semaphore::new(self.limits.max_waiters),
+                background: Background::new(self.background),
                 renewals: Arc::default(),
                 lost_begins: LostBegins::default(),
             }),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 
 use super::context::Context;
-use super::ran::HandlerError;
+use super::handler_error::HandlerError;
 use super::renewal::Active;
 use crate::outcome::Outcome;
 

@@ -23,7 +23,7 @@ impl Engine {
     /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
     /// let engine = Engine::new(MemoryStore::new(ManualClock::default()));
     /// let late = AfterRetention::Refuse(Duration::from_secs(3600));
-    /// let order = Operation::new(Scope::global(), Key::client("order-17")?)
+    /// let order = Operation::without_fingerprint(Scope::global(), Key::client("order-17")?)
     ///     .with_policy(Policy::builder().after_retention(late).build()?);
     /// engine.run(&order, async |_| Ok(Outcome::bytes("a secret"))).await?;
     ///

@@ -2,16 +2,21 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
+use super::background::bounded;
 use super::begin::unexpected;
 use super::builder::Inner;
 use super::renewal::Active;
+use super::settle::{Unsettled, persist};
 use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
 use crate::operation::Operation;
 use crate::outcome::Outcome;
+use crate::policy::OnLapsed;
 use crate::record::{RecordId, UnknownReason};
 use crate::step::{Action, Answer, Claimed, Failure, FailureKind, Lost, Step};
 
@@ -19,13 +24,19 @@ use crate::step::{Action, Answer, Claimed, Failure, FailureKind, Lost, Step};
 /// reaches its cap.
 ///
 /// Dropping it unsettled says that it may have taken effect: under `hold` the operation becomes
-/// unknown, otherwise the next begin takes over at once.
+/// unknown, otherwise the next begin takes over at once. If somebody has said before how it ended,
+/// and that could not be stored yet, dropping it takes nothing back: it is stored in the
+/// background.
 pub struct HeldClaim {
     inner: Arc<Inner>,
     active: Arc<Active>,
     claimed: Claimed,
+    /// What was said of it last, until it is stored.
+    said: Option<Step>,
     settled: bool,
-    _place: OwnedSemaphorePermit,
+    at_most_once: bool,
+    lease_cap: Duration,
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// What became of a write by the owner of a claim.
@@ -44,9 +55,20 @@ impl HeldClaim {
         operation: &Operation,
         claimed: Claimed,
         place: OwnedSemaphorePermit,
+        doubt: Option<Step>,
     ) -> Self {
-        let active = Active::start(&inner, operation.id(), &claimed);
-        Self { inner, active, claimed, settled: false, _place: place }
+        let active = Active::start(&inner, operation.id(), &claimed, doubt);
+        let policy = operation.policy();
+        Self {
+            inner,
+            active,
+            claimed,
+            said: None,
+            settled: false,
+            at_most_once: policy.on_lapsed() == OnLapsed::Hold,
+            lease_cap: policy.lease_cap(),
+            place: Some(place),
+        }
     }
 
     /// The name of the record.
@@ -83,6 +105,11 @@ impl HeldClaim {
         self.active.is_lost()
     }
 
+    /// Whether the operation was begun under `hold`.
+    pub(super) const fn is_at_most_once(&self) -> bool {
+        self.at_most_once
+    }
+
     /// Stores the outcome.
     ///
     /// # Errors
@@ -92,7 +119,8 @@ impl HeldClaim {
         self.settle(Action::Complete(self.fence(), outcome)).await
     }
 
-    /// Stores a failure that may pass; the policy decides what happens next.
+    /// Stores a failure: it did not take effect and may be tried again. The policy decides what
+    /// happens next.
     ///
     /// # Errors
     ///
@@ -102,7 +130,7 @@ impl HeldClaim {
         self.settle(action).await
     }
 
-    /// Stores a failure that will not pass; it is replayed.
+    /// Stores a failure: it did not take effect and never will. It is replayed.
     ///
     /// # Errors
     ///
@@ -145,13 +173,21 @@ impl HeldClaim {
     }
 
     /// Takes a step that ends the claim.
-    pub(super) async fn settle(&mut self, action: Action) -> StoreResult<Settlement> {
-        let step = Step::new(self.id(), action);
-        let settlement = match self.inner.store.apply(&step).await? {
-            Answer::Applied => Settlement::Stored,
-            Answer::Lost(lost) => Settlement::Lost(lost),
-            other => return Err(unexpected(&step.action, &other)),
-        };
+    async fn settle(&mut self, action: Action) -> StoreResult<Settlement> {
+        self.say(action);
+        // The caller repeats it.
+        self.store_said(Instant::now()).await
+    }
+
+    /// How the claim ends. From now on this is stored, whatever becomes of the caller.
+    pub(super) fn say(&mut self, action: Action) {
+        self.said = Some(Step::new(self.id(), action));
+    }
+
+    /// Stores what was said, in as many tries as the time allows, and at least one.
+    pub(super) async fn store_said(&mut self, until: Instant) -> StoreResult<Settlement> {
+        let Some(step) = &self.said else { return Ok(Settlement::Lost(Lost::Settled)) };
+        let settlement = persist(&self.inner, step, until).await?;
         self.forget();
         Ok(settlement)
     }
@@ -159,7 +195,16 @@ impl HeldClaim {
     /// Nothing more is done about the claim, neither renewals nor an abandon.
     pub(super) fn forget(&mut self) {
         self.settled = true;
-        self.inner.renewals.remove(&self.active);
+        self.active.end(&self.inner);
+    }
+}
+
+/// Takes a step that ends a claim.
+pub(super) async fn settled_by(inner: &Inner, step: &Step) -> StoreResult<Settlement> {
+    match inner.store.apply(step).await? {
+        Answer::Applied => Ok(Settlement::Stored),
+        Answer::Lost(lost) => Ok(Settlement::Lost(lost)),
+        other => Err(unexpected(&step.action, &other)),
     }
 }
 
@@ -168,15 +213,20 @@ impl Drop for HeldClaim {
         if self.settled {
             return;
         }
-        self.forget();
-        // Without a runtime there is nobody to say it; the lease will lapse.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let inner = Arc::clone(&self.inner);
+        self.settled = true;
+        let inner = Arc::clone(&self.inner);
+        let Some(step) = self.said.take() else {
+            self.forget();
             let action = Action::Abandon(self.fence(), UnknownReason::Dropped);
             let step = Step::new(self.id(), action);
-            // One try is enough: if it fails, the lease lapses and says the same.
-            runtime.spawn(async move { inner.store.apply(&step).await });
-        }
+            self.inner.background.spawn(async move {
+                // One try is enough: if it fails, the lease lapses and says the same.
+                let _ = bounded(inner.store.apply(&step)).await;
+            });
+            return;
+        };
+        let rest = Unsettled::new(inner, Arc::clone(&self.active), step, self.place.take());
+        self.inner.background.spawn(rest.settle_within(self.lease_cap));
     }
 }
 

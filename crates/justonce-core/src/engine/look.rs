@@ -59,7 +59,8 @@ impl Engine {
 
     /// Whether an operation has been unknown for this long, by the clock of the store. A claim
     /// whose lapse nobody has written down yet has not: its record does not say since when it
-    /// lapsed.
+    /// lapsed. It is written down now, and its time counts from here, so that it passes also where
+    /// nobody sweeps.
     ///
     /// # Errors
     ///
@@ -73,9 +74,14 @@ impl Engine {
         if time.is_zero() {
             return Ok(true);
         }
-        let stored = self.inner.store.get(&id).await?;
-        if stored.is_none_or(|stored| stored.entry.state_name() != StateName::Unknown) {
-            return Ok(false);
+        match self.inner.store.get(&id).await?.map(|stored| stored.entry.state_name()) {
+            Some(StateName::Unknown) => {}
+            Some(StateName::InProgress) => {
+                // Changes nothing while the lease lasts.
+                self.inner.store.apply(&Step::new(id, Action::Sweep)).await?;
+                return Ok(false);
+            }
+            _ => return Ok(false),
         }
         // Records are listed in the order of their names, so it is the first or not there.
         let query = ListQuery {

@@ -4,17 +4,19 @@
 //! The begin is repeated until the store answers, and what it claimed is released.
 //!
 //! A store that takes steps by several connections may still carry the first one out after that:
-//! it is looked for again, twice, before such a claim could lapse.
+//! it is looked for again, twice, before such a claim could lapse. The same is done for begins that
+//! were answered at a later try: the first one may be carried out when the claim has ended.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+use super::background::bounded;
 use super::builder::Inner;
+use crate::claim::Fence;
 use crate::error::StoreResult;
 use crate::record::{Entry, State};
 use crate::step::{Action, Answer, Step};
@@ -43,6 +45,8 @@ struct Queue {
 #[derive(Debug)]
 struct LostBegin {
     step: Step,
+    /// The claim that its caller had, if it had one: something may have been executed under it.
+    held: Fence,
     /// Until when it is tried even if nobody uses the engine any more.
     until: Instant,
 }
@@ -51,17 +55,25 @@ impl LostBegins {
     /// Gives a claim back that a begin may have taken, or will yet take: a store that stood still
     /// may carry it out when it goes on, however late.
     pub(super) fn give_back(inner: &Arc<Inner>, step: Step) {
+        Self::give_back_but(inner, step, Fence::NONE);
+    }
+
+    /// Looks in a while whether a begin was carried out again after all, under another fence than
+    /// that of the claim that its caller held.
+    pub(super) fn look_for(inner: &Arc<Inner>, step: Step, held: Fence) {
+        inner.background.spawn(look_again(Arc::downgrade(inner), step, held));
+    }
+
+    fn give_back_but(inner: &Arc<Inner>, step: Step, held: Fence) {
         let Action::Begin(begin) = &step.action else { return };
-        // Without a runtime there is nobody to do it; the lease will lapse.
-        let Ok(runtime) = Handle::try_current() else { return };
         let until = Instant::now() + begin.policy.lease();
         let mut queue = inner.lost_begins.queue();
         if queue.begins.len() >= MOST {
             return;
         }
-        queue.begins.push_back(LostBegin { step, until });
+        queue.begins.push_back(LostBegin { step, held, until });
         if queue.task.as_ref().is_none_or(JoinHandle::is_finished) {
-            queue.task = Some(runtime.spawn(give_all_back(Arc::clone(inner))));
+            queue.task = inner.background.spawn(give_all_back(Arc::clone(inner)));
         }
     }
 
@@ -87,13 +99,13 @@ async fn give_all_back(inner: Arc<Inner>) {
         let mut tries = JoinSet::new();
         for begin in begins {
             let inner = Arc::clone(&inner);
-            tries.spawn(async move { (is_given_back(&inner, &begin.step).await, begin) });
+            tries.spawn(async move { (is_given_back(&inner, &begin).await, begin) });
         }
         let mut failed = Vec::new();
         while let Some(tried) = tries.join_next().await {
             match tried {
                 Ok((true, begin)) => {
-                    tokio::spawn(look_again(Arc::downgrade(&inner), begin.step));
+                    tokio::spawn(look_again(Arc::downgrade(&inner), begin.step, begin.held));
                 }
                 Ok((false, begin)) => failed.push(begin),
                 // A store that panicked is not asked again.
@@ -113,11 +125,12 @@ async fn give_all_back(inner: Arc<Inner>) {
 }
 
 /// Repeats a begin and releases what it claimed. Not, if that has to be tried again.
-async fn is_given_back(inner: &Inner, step: &Step) -> bool {
-    match inner.store.apply(step).await {
-        Ok(Answer::Claimed(claimed)) => {
+async fn is_given_back(inner: &Inner, begin: &LostBegin) -> bool {
+    let LostBegin { step, held, .. } = begin;
+    match bounded(inner.store.apply(step)).await {
+        Ok(Answer::Claimed(claimed)) if claimed.fence != *held => {
             let release = Step::new(step.id, Action::Release(claimed.fence));
-            match inner.store.apply(&release).await {
+            match bounded(inner.store.apply(&release)).await {
                 Ok(_) => true,
                 Err(error) => !error.is_passing(),
             }
@@ -128,7 +141,7 @@ async fn is_given_back(inner: &Inner, step: &Step) -> bool {
 }
 
 /// Looks whether a begin was carried out after all, as long as somebody uses the engine.
-async fn look_again(inner: Weak<Inner>, step: Step) {
+async fn look_again(inner: Weak<Inner>, step: Step, held: Fence) {
     let Action::Begin(begin) = &step.action else { return };
     let half = begin.policy.lease() / 2;
     let soon = LOOK_AGAIN_AFTER.min(half);
@@ -136,19 +149,19 @@ async fn look_again(inner: Weak<Inner>, step: Step) {
         tokio::time::sleep(pause).await;
         let Some(inner) = inner.upgrade() else { return };
         // Where that cannot be seen, it is found out by giving it back once more.
-        if is_claimed_by(&inner, &step).await.unwrap_or(true) {
-            return LostBegins::give_back(&inner, step);
+        if is_claimed_by(&inner, &step, held).await.unwrap_or(true) {
+            return LostBegins::give_back_but(&inner, step, held);
         }
     }
 }
 
-/// Whether a claim is held that this very begin has taken.
-async fn is_claimed_by(inner: &Inner, step: &Step) -> StoreResult<bool> {
+/// Whether a claim is held that this very begin has taken, beside the one that its caller had.
+async fn is_claimed_by(inner: &Inner, step: &Step, held: Fence) -> StoreResult<bool> {
     let Action::Begin(begin) = &step.action else { return Ok(false) };
-    let stored = inner.store.get(&step.id).await?;
+    let stored = bounded(inner.store.get(&step.id)).await?;
     Ok(stored.is_some_and(|stored| match stored.entry {
         Entry::Record(record) => match record.state {
-            State::InProgress(claim) => claim.token == begin.token,
+            State::InProgress(claim) => claim.token == begin.token && record.fence != held,
             _ => false,
         },
         Entry::Tombstone(_) => false,

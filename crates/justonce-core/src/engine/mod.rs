@@ -7,6 +7,8 @@
 //!
 //! - **The handler's future is dropped, it panics, or its time is over**: it may have happened.
 //!   Under `hold` the operation is unknown, otherwise the next begin takes over. A panic goes on.
+//! - **The future is dropped after the handler has ended**: what it said is stored in the
+//!   background.
 //! - **The process dies**: the same, once the lease has lapsed.
 //! - **The claim is lost to another owner**: the handler is dropped, [`Ran::Superseded`]. Under
 //!   `hold` that happens only after somebody resolved the operation as released while its owner
@@ -16,12 +18,18 @@
 //!   all is given back in the background.
 //! - **Complete, and the store does not know**: tried again. If that takes too long,
 //!   [`RunError::NotStored`] with the outcome, and further tries in the background.
+//!
+//! What happens in the background, renewals included, happens on a thread of the engine's own. It
+//! needs no runtime of the callers': each may end or block by itself. Where tokio's time is paused,
+//! give the engine the runtime of the test: [`EngineBuilder::background`].
 
+mod background;
 mod begin;
 mod builder;
 mod context;
 mod drive;
 mod expire;
+mod handler_error;
 mod held;
 mod look;
 mod lost;
@@ -37,8 +45,9 @@ mod wait;
 pub use begin::Begun;
 pub use builder::{Engine, EngineBuilder, Limits, Load};
 pub use context::{Context, SaveError};
+pub use handler_error::{Classify, HandlerError};
 pub use held::{HeldClaim, Settlement};
 pub use look::Looked;
 pub use probe::{Probe, ProbeEnd, ProbeReport, Probed, Prober, ProberSettings, Unresolved};
-pub use ran::{HandlerError, Ran, RunError};
+pub use ran::{Ran, RunError};
 pub use reaper::{Reaper, ReaperSettings};

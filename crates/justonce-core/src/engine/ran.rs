@@ -32,6 +32,10 @@ pub enum Ran {
     /// have happened. Under `hold` the operation is unknown now, otherwise the next begin takes
     /// over.
     Abandoned(UnknownReason),
+    /// The handler ended here and now with an error that its author did not classify, under
+    /// `hold`: it may have happened, and the operation is unknown. This is the error's message.
+    /// See [`HandlerError::Unclassified`](super::HandlerError::Unclassified).
+    Unclassified(Outcome),
     /// Another owner took the operation over while the handler ran; this is its outcome, if it
     /// has one already.
     Superseded(Option<Outcome>),
@@ -121,41 +125,5 @@ impl Error for RunError {
 impl From<StoreError> for RunError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
-    }
-}
-
-/// Why a handler gives no outcome.
-///
-/// Any error turns into [`HandlerError::Passing`] with its message, so `?` works in handlers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HandlerError {
-    /// It failed for a reason that may pass: the policy decides what happens next.
-    Passing(Outcome),
-    /// It will always fail: the failure is stored and replayed.
-    Permanent(Outcome),
-    /// Nothing happened: the key is free again at once.
-    NotExecuted,
-    /// It may have happened: under `hold` the operation is unknown, otherwise the next begin
-    /// takes over.
-    Unknown,
-}
-
-impl HandlerError {
-    /// A failure that may pass.
-    #[must_use]
-    pub fn passing(message: impl fmt::Display) -> Self {
-        Self::Passing(Outcome::bytes(message.to_string()))
-    }
-
-    /// A failure that will not pass.
-    #[must_use]
-    pub fn permanent(message: impl fmt::Display) -> Self {
-        Self::Permanent(Outcome::bytes(message.to_string()))
-    }
-}
-
-impl<E: Error> From<E> for HandlerError {
-    fn from(error: E) -> Self {
-        Self::passing(error)
     }
 }

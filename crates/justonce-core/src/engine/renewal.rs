@@ -1,7 +1,10 @@
 //! Keeps the leases of held claims alive, from one background task per engine.
 //!
-//! The task is not part of the handler's future, so a handler that blocks its thread does not
-//! stop its own renewals (on a runtime with more than one thread).
+//! The task runs on no runtime of a caller's, so a handler that blocks its thread does not stop
+//! its own renewals, nor those of others.
+//!
+//! A renewal that is not answered is repeated beside the one that is under way: a store call may
+//! hang for ever, and a slow one may still be answered.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -12,9 +15,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::begin::unexpected;
+use super::background::bounded;
 use super::builder::Inner;
-use super::held::Settlement;
+use super::held::{Settlement, settled_by};
+use super::lost::LostBegins;
 use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
 use crate::record::RecordId;
@@ -24,6 +28,12 @@ use crate::step::{Action, Answer, Claimed, Lost, Step};
 const RENEW_AFTER: u32 = 3;
 /// A renewal that failed is tried again after this part of the pause between renewals.
 const RETRY_AFTER: u32 = 5;
+/// A renewal that is not answered is tried again after this part of the pause between renewals: a
+/// sixth of the lease, so that three can hang before it is over.
+const REPEAT_AFTER: u32 = 2;
+/// How often it is tried beside the same call before that is given up: half of the lease after its
+/// start. What it could still bring then, later calls have brought.
+const MOST_BESIDE: u32 = 3;
 
 /// A claim whose lease is being renewed.
 #[derive(Debug)]
@@ -38,6 +48,8 @@ pub(super) struct Active {
     lost_signal: Notify,
     /// How many recovery points were saved under this claim.
     saved: AtomicU32,
+    /// The begin, if a try of it was not answered.
+    doubt: Mutex<Option<Step>>,
 }
 
 /// The renewals that are due, in their order.
@@ -57,16 +69,14 @@ struct Queue {
     looks_at: Option<Instant>,
 }
 
-/// Whether a claim is queued for the first time, or again unless it was taken out meanwhile.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    First,
-    Next,
-}
-
 impl Active {
     /// Starts the renewals of a claim.
-    pub(super) fn start(inner: &Arc<Inner>, id: RecordId, claimed: &Claimed) -> Arc<Self> {
+    pub(super) fn start(
+        inner: &Arc<Inner>,
+        id: RecordId,
+        claimed: &Claimed,
+        doubt: Option<Step>,
+    ) -> Arc<Self> {
         let active = Arc::new(Self {
             id,
             fence: claimed.fence,
@@ -76,9 +86,20 @@ impl Active {
             lost: AtomicBool::new(false),
             lost_signal: Notify::new(),
             saved: AtomicU32::new(0),
+            doubt: Mutex::new(doubt),
         });
-        inner.renewals.insert(inner, &active, active.pause, Turn::First);
+        inner.renewals.insert(inner, &active);
         active
+    }
+
+    /// The claim has ended: nothing renews it any more. If a try of its begin was not answered, it
+    /// may be carried out from now on, and take a claim that nobody holds.
+    pub(super) fn end(&self, inner: &Arc<Inner>) {
+        inner.renewals.remove(self);
+        let doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(begin) = doubt {
+            LostBegins::look_for(inner, begin, self.fence);
+        }
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -107,19 +128,19 @@ impl Active {
         checkpoint.numbered(number)
     }
 
-    /// Saves a recovery point under this claim.
+    /// Saves a recovery point under this claim. If this is dropped on its way, it is saved in the
+    /// background: what the handler knew is not lost with it.
     pub(super) async fn save(
         &self,
-        inner: &Inner,
+        inner: &Arc<Inner>,
         checkpoint: Checkpoint,
     ) -> StoreResult<Settlement> {
         let action = Action::Checkpoint(self.fence, checkpoint);
-        let step = Step::new(self.id, action);
-        match inner.store.apply(&step).await? {
-            Answer::Applied => Ok(Settlement::Stored),
-            Answer::Lost(lost) => Ok(Settlement::Lost(lost)),
-            other => Err(unexpected(&step.action, &other)),
-        }
+        let mut unsaved = Unsaved { inner, step: Some(Step::new(self.id, action)) };
+        let Some(step) = &unsaved.step else { return Ok(Settlement::Lost(Lost::Gone)) };
+        let saved = settled_by(inner, step).await;
+        unsaved.step = None;
+        saved
     }
 
     fn due(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -132,38 +153,45 @@ impl Renewals {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues the next renewal of a claim, and starts the task if there is none.
-    fn insert(&self, inner: &Arc<Inner>, active: &Arc<Active>, pause: Duration, turn: Turn) {
-        let at = Instant::now() + pause;
+    /// Queues the first renewal of a claim, and starts the task if there is none.
+    fn insert(&self, inner: &Arc<Inner>, active: &Arc<Active>) {
+        let at = Instant::now() + active.pause;
+        let mut queue = self.queue();
+        *active.due() = Some(at);
+        queue.due.insert((at, active.number), Arc::clone(active));
+        let works = queue.task.as_ref().is_some_and(|task| !task.is_finished());
+        if works {
+            self.wake_before(&mut queue, at);
+        } else {
+            queue.looks_at = Some(at);
+            let task = renew_all(Arc::downgrade(inner), Arc::clone(&inner.renewals));
+            // Where it cannot run nothing is renewed; the claim then ends with its first lease.
+            queue.task = inner.background.spawn(task);
+        }
+    }
+
+    /// Moves the next renewal of a claim, unless it was taken out meanwhile. What is there already
+    /// stays if `keep` says so.
+    fn reschedule(&self, active: &Arc<Active>, at: Instant, keep: impl FnOnce(Instant) -> bool) {
         let mut queue = self.queue();
         {
             let mut due = active.due();
-            if turn == Turn::Next && due.is_none() {
+            let Some(before) = *due else { return };
+            if keep(before) {
                 return;
             }
+            queue.due.remove(&(before, active.number));
             *due = Some(at);
         }
         queue.due.insert((at, active.number), Arc::clone(active));
-        let works = queue.task.as_ref().is_some_and(|task| !task.is_finished());
-        if works && queue.looks_at.is_some_and(|looks| looks <= at) {
-            return;
-        }
-        queue.looks_at = Some(at);
-        // Without a runtime nothing is renewed; the claim then ends with its first lease.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
-        if works {
+        self.wake_before(&mut queue, at);
+    }
+
+    /// Wakes the task if it would look too late.
+    fn wake_before(&self, queue: &mut Queue, at: Instant) {
+        if queue.looks_at.is_none_or(|looks| at < looks) {
+            queue.looks_at = Some(at);
             self.changed.notify_one();
-        } else {
-            let task = renew_all(Arc::downgrade(inner), Arc::clone(&inner.renewals));
-            queue.task = Some(runtime.spawn(task));
-        }
-        if turn == Turn::First {
-            // The task just woken is next on this very thread, where no other can fetch it, and
-            // the handler may be about to block the thread. A second task takes that place, and
-            // the first moves to where idle threads find it.
-            runtime.spawn(async {});
         }
     }
 
@@ -175,7 +203,8 @@ impl Renewals {
         }
     }
 
-    /// The claims that are due now, and when the next one will be.
+    /// The claims that are due now, and when the next one will be. Each is due again when its
+    /// renewal has not been answered for a while.
     fn take_due(&self) -> (Vec<Arc<Active>>, Option<Instant>) {
         let mut queue = self.queue();
         let now = Instant::now();
@@ -184,6 +213,11 @@ impl Renewals {
             && first.key().0 <= now
         {
             due.push(first.remove());
+        }
+        for active in &due {
+            let again = now + active.pause / REPEAT_AFTER;
+            *active.due() = Some(again);
+            queue.due.insert((again, active.number), Arc::clone(active));
         }
         queue.looks_at = queue.due.first_key_value().map(|((at, _), _)| *at);
         (due, queue.looks_at)
@@ -216,18 +250,47 @@ async fn renew_all(engine: Weak<Inner>, renewals: Arc<Renewals>) {
     }
 }
 
+/// One renewal. Others of the same claim may be under way.
 async fn renew(inner: Arc<Inner>, active: Arc<Active>) {
+    let start = Instant::now();
     let step = Step::new(active.id, Action::Renew(active.fence));
-    match inner.store.apply(&step).await {
+    let limit = active.pause / REPEAT_AFTER * MOST_BESIDE;
+    let Ok(answer) = tokio::time::timeout(limit, inner.store.apply(&step)).await else { return };
+    let renewals = &inner.renewals;
+    match answer {
         Ok(Answer::Renewed(_)) => {
-            inner.renewals.insert(&inner, &active, active.pause, Turn::Next);
+            // The lease lasts from the moment at which it was renewed: not before the start.
+            let soonest = Instant::now() + active.pause / RETRY_AFTER;
+            let at = (start + active.pause).max(soonest);
+            renewals.reschedule(&active, at, |before| before >= at);
         }
         // At the cap and once held as unknown, nobody else runs it: the handler may finish.
-        Ok(Answer::Capped | Answer::Lost(Lost::Held)) => {}
-        Ok(Answer::Lost(_)) => active.lose(),
+        Ok(Answer::Capped | Answer::Lost(Lost::Held)) => renewals.remove(&active),
+        Ok(Answer::Lost(_)) => {
+            renewals.remove(&active);
+            active.lose();
+        }
         Ok(_) | Err(_) => {
-            let pause = active.pause / RETRY_AFTER;
-            inner.renewals.insert(&inner, &active, pause, Turn::Next);
+            let at = Instant::now() + active.pause / RETRY_AFTER;
+            renewals.reschedule(&active, at, |before| before <= at);
+        }
+    }
+}
+
+/// A recovery point on its way.
+struct Unsaved<'a> {
+    inner: &'a Arc<Inner>,
+    step: Option<Step>,
+}
+
+impl Drop for Unsaved<'_> {
+    fn drop(&mut self) {
+        if let Some(step) = self.step.take() {
+            let inner = Arc::clone(self.inner);
+            self.inner.background.spawn(async move {
+                // One try: whoever takes over without it does again what it stands for.
+                let _ = bounded(inner.store.apply(&step)).await;
+            });
         }
     }
 }

@@ -7,8 +7,9 @@ use super::begin::Begun;
 use super::builder::Engine;
 use super::context::Context;
 use super::drive::{Ended, Handling, drive};
+use super::handler_error::HandlerError;
 use super::held::HeldClaim;
-use super::ran::{HandlerError, Ran, RunError};
+use super::ran::{Ran, RunError};
 use super::wait::{Patience, Waited};
 use crate::claim::Fence;
 use crate::operation::{OnConcurrent, Operation};
@@ -140,9 +141,14 @@ impl Engine {
             Ended::Itself(Ok(outcome)) => {
                 (Action::Complete(fence, outcome.clone()), Said::Outcome(outcome))
             }
-            Ended::Itself(Err(HandlerError::Passing(failure))) => {
-                (claim.failure(failure.clone(), FailureKind::Passing), Said::Failure(failure))
+            // It may have taken effect, and nobody may run it twice.
+            Ended::Itself(Err(HandlerError::Unclassified(error))) if claim.is_at_most_once() => {
+                let action = Action::Abandon(fence, UnknownReason::Reported);
+                (action, Said::Unclassified(error))
             }
+            Ended::Itself(Err(
+                HandlerError::Retryable(failure) | HandlerError::Unclassified(failure),
+            )) => (claim.failure(failure.clone(), FailureKind::Passing), Said::Failure(failure)),
             Ended::Itself(Err(HandlerError::Permanent(failure))) => {
                 (claim.failure(failure.clone(), FailureKind::Permanent), Said::Failure(failure))
             }
@@ -173,5 +179,6 @@ fn abandoned(fence: Fence, reason: UnknownReason) -> (Action, Said) {
 pub(super) enum Said {
     Outcome(Outcome),
     Failure(Outcome),
+    Unclassified(Outcome),
     Nothing(Ran),
 }

@@ -1,18 +1,22 @@
 //! Storing what a handler said, through lost replies and a store that is away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::builder::Engine;
-use super::held::{HeldClaim, Settlement};
+use super::background::bounded;
+use super::builder::{Engine, Inner};
+use super::held::{HeldClaim, Settlement, settled_by};
 use super::ran::{Ran, RunError};
+use super::renewal::Active;
 use super::run::Said;
 use crate::error::StoreResult;
 use crate::operation::Operation;
 use crate::outcome::Outcome;
 use crate::policy::OnFailure;
-use crate::step::{Action, Existing, FailureKind, Lost};
+use crate::step::{Action, Existing, FailureKind, Lost, Step};
 
 /// The first pause between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -22,7 +26,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 const MAX_BACKGROUND_PAUSE: Duration = Duration::from_secs(5);
 
 impl Engine {
-    /// Stores what the handler said. All these steps are safe to repeat, so they are.
+    /// Stores what the handler said. All these steps are safe to repeat, so they are. Where this
+    /// is not done when it ends or is dropped, the claim goes on with it in the background.
     pub(super) async fn settle(
         &self,
         operation: &Operation,
@@ -31,24 +36,22 @@ impl Engine {
         said: Said,
     ) -> Result<Ran, RunError> {
         let until = Instant::now() + self.inner.limits.settle_timeout;
-        match persist(&mut claim, &action, until, MAX_PAUSE).await {
+        let frees_key = frees_key(operation, &action);
+        claim.say(action);
+        match claim.store_said(until).await {
             Ok(Settlement::Stored) => Ok(told(said)),
             // An earlier try whose reply was lost has freed the key already.
-            Ok(Settlement::Lost(Lost::Gone)) if frees_key(operation, &action) => Ok(told(said)),
+            Ok(Settlement::Lost(Lost::Gone)) if frees_key => Ok(told(said)),
             Ok(Settlement::Lost(_)) => self.superseded(operation).await,
             Err(source) => {
-                if source.is_passing() {
-                    let until = Instant::now() + operation.policy().lease_cap();
-                    tokio::spawn(async move {
-                        // Nobody is left to tell: if this fails too, the lease lapses.
-                        let _ = persist(&mut claim, &action, until, MAX_BACKGROUND_PAUSE).await;
-                    });
-                } else {
-                    // The store has stopped: an abandon would only fail as well.
+                if !source.is_passing() {
+                    // The store has stopped: further tries would only fail as well.
                     claim.forget();
                 }
                 let outcome = match said {
-                    Said::Outcome(outcome) | Said::Failure(outcome) => outcome,
+                    Said::Outcome(outcome)
+                    | Said::Failure(outcome)
+                    | Said::Unclassified(outcome) => outcome,
                     Said::Nothing(_) => Outcome::empty(),
                 };
                 Err(RunError::NotStored { outcome: Box::new(outcome), source })
@@ -70,6 +73,7 @@ fn told(said: Said) -> Ran {
     match said {
         Said::Outcome(outcome) => Ran::Executed(outcome),
         Said::Failure(failure) => Ran::Failed(failure),
+        Said::Unclassified(error) => Ran::Unclassified(error),
         Said::Nothing(ran) => ran,
     }
 }
@@ -86,20 +90,54 @@ fn frees_key(operation: &Operation, action: &Action) -> bool {
     }
 }
 
+/// A claim that its caller left after it was said how it ended. It is renewed until that is
+/// stored.
+pub(super) struct Unsettled {
+    inner: Arc<Inner>,
+    active: Arc<Active>,
+    step: Step,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Unsettled {
+    pub(super) const fn new(
+        inner: Arc<Inner>,
+        active: Arc<Active>,
+        step: Step,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        Self { inner, active, step, _place: place }
+    }
+
+    /// Stores it. Nobody is left to tell: if this fails too, the lease lapses.
+    pub(super) async fn settle_within(self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = bounded(settled_by(&self.inner, &self.step)).await
+            && error.is_passing()
+            && Instant::now() + pause < until
+        {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(MAX_BACKGROUND_PAUSE);
+        }
+    }
+}
+
+impl Drop for Unsettled {
+    fn drop(&mut self) {
+        self.active.end(&self.inner);
+    }
+}
+
 /// Tries until the store answers, for good or for bad, or the time is over.
-async fn persist(
-    claim: &mut HeldClaim,
-    action: &Action,
-    until: Instant,
-    max_pause: Duration,
-) -> StoreResult<Settlement> {
+pub(super) async fn persist(inner: &Inner, step: &Step, until: Instant) -> StoreResult<Settlement> {
     let mut pause = FIRST_PAUSE;
     loop {
-        match claim.settle(action.clone()).await {
+        match settled_by(inner, step).await {
             Err(error) if error.is_passing() && Instant::now() + pause < until => {}
             result => return result,
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(max_pause);
+        pause = (pause * 2).min(MAX_PAUSE);
     }
 }

@@ -32,7 +32,9 @@ impl Default for RetryPolicy {
 }
 
 /// A store that tries passing errors again: only steps that certainly were not applied, or that
-/// are safe to repeat (a begin by its token, a write by its fence).
+/// are safe to repeat (a begin by its token, a write by its fence). A begin of which an earlier try
+/// was not answered is marked ([`Step::put_in_doubt`]): the engine looks whether the store carried
+/// that one out later.
 ///
 /// ```
 /// # use justonce_core::{Entropy, ManualClock, memory::MemoryStore};
@@ -95,7 +97,14 @@ fn may_repeat(error: &StoreError, repeatable: bool) -> bool {
 
 impl<S: Records> Records for Retry<S> {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
-        self.again(step.action.is_repeatable(), || self.inner.apply(step)).await
+        self.again(step.action.is_repeatable(), async || {
+            let result = self.inner.apply(step).await;
+            if result.as_ref().is_err_and(|error| error.effect() == Effect::MayHaveBeenApplied) {
+                step.put_in_doubt();
+            }
+            result
+        })
+        .await
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {

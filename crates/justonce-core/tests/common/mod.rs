@@ -3,6 +3,7 @@
 pub(crate) mod erasable;
 pub(crate) mod erring;
 pub(crate) mod handlers;
+pub(crate) mod hooked;
 pub(crate) mod script;
 pub(crate) mod shared;
 pub(crate) mod slow;

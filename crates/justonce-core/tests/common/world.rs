@@ -85,9 +85,12 @@ impl World {
     }
 }
 
-/// An engine whose numbers are the same in every run.
+/// An engine whose numbers are the same in every run, and whose time is that of the test.
 pub(crate) fn seeded(builder: EngineBuilder, seed: u64) -> EngineBuilder {
-    builder.owner(&format!("engine-{seed}")).entropy(Entropy::seeded(seed))
+    builder
+        .owner(&format!("engine-{seed}"))
+        .entropy(Entropy::seeded(seed))
+        .background(tokio::runtime::Handle::current())
 }
 
 async fn get(store: &Shared, id: &RecordId) -> Option<Stored> {
@@ -107,7 +110,7 @@ pub(crate) fn operation(policy: PolicyBuilder) -> Operation {
 /// The same under another key.
 pub(crate) fn named(key: &str, policy: PolicyBuilder) -> Operation {
     let key = Key::client(key).expect("a valid key");
-    Operation::new(Scope::global(), key)
+    Operation::without_fingerprint(Scope::global(), key)
         .with_policy(policy.build().expect("a valid policy"))
         .on_concurrent(OnConcurrent::Reject)
 }

@@ -46,7 +46,7 @@ impl EmbeddedStore {
     /// let store = Arc::new(EmbeddedStore::open(&path)?);
     /// let engine = Engine::builder_shared(store.clone()).build();
     /// let policy = Policy::builder().on_lapsed(OnLapsed::Resume).build()?;
-    /// let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+    /// let operation = Operation::without_fingerprint(Scope::global(), Key::client("order-17")?);
     /// let operation = operation.with_policy(policy);
     /// let room = RowName::new("rooms", "7")?;
     /// engine

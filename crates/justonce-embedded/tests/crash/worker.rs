@@ -38,7 +38,7 @@ pub(crate) fn promise_of(key: &str) -> OnLapsed {
 /// The operation of a key.
 pub(crate) fn operation(key: &str) -> Operation {
     let policy = Policy::builder().on_lapsed(promise_of(key)).build().unwrap();
-    Operation::new(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
+    Operation::without_fingerprint(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
 }
 
 /// The outcome of an execution: it names the claim, so that two executions never agree.

@@ -79,8 +79,8 @@ fn scope() -> Scope {
 #[tokio::test]
 async fn h11_a_record_of_another_version_causes_no_mismatch() {
     let (world, upstream) = (World::new(), Upstream::counting());
-    let operation = Operation::new(scope(), Key::client("abc").unwrap())
-        .with_fingerprint(Fingerprint::from_parts(200, [7; 32]));
+    let operation =
+        Operation::new(scope(), Key::client("abc").unwrap(), Fingerprint::from_parts(200, [7; 32]));
     let Begun::Claimed(mut claim) = world.engine.begin(&operation).await.unwrap() else {
         panic!("it is new");
     };

@@ -56,7 +56,7 @@ impl PostgresStore {
         })?;
         let (result, point) = write(tx).await?;
         let Some(transaction) = ending.alone() else {
-            return Err(HandlerError::passing(NOT_LET_GO));
+            return Err(HandlerError::retryable(NOT_LET_GO));
         };
         let (id, name, data) = (context.operation().id(), point.name(), &**point.data());
         let (now, id, fence) = (db.now(), id.as_bytes().as_slice(), fence_number(context.fence()));

@@ -25,6 +25,10 @@ impl PostgresStore {
     /// outside of the transaction is as with [`Engine::run`]. A handler that fails is rolled back,
     /// and its failure is stored. To run in another isolation level, `SET TRANSACTION` first.
     ///
+    /// Where all effects are in the transaction, say `rerun`: what was rolled back had none. Under
+    /// `hold` an error that the handler raises with `?` makes the operation unknown, as with every
+    /// store, since this cannot see what the handler did elsewhere.
+    ///
     /// ```no_run
     /// # use justonce_core::{Engine, HandlerError, Operation, Outcome, Ran};
     /// # use justonce_postgres::PostgresStore;
@@ -88,7 +92,7 @@ impl PostgresStore {
         })?;
         let outcome = handler(tx, context.clone()).await?;
         let Some(transaction) = ending.alone() else {
-            return Err(HandlerError::passing(NOT_LET_GO));
+            return Err(HandlerError::retryable(NOT_LET_GO));
         };
         let bytes = encode_outcome(&outcome);
         let (id, fence) = (context.operation().id(), context.fence());
@@ -149,7 +153,7 @@ fn rolled_back(error: &Error) -> HandlerError {
         !read_only && !matches!(class, Some("08" | "40" | "53" | "55" | "57" | "58"))
     });
     match refused {
-        Some(db) => HandlerError::passing(db.message()),
+        Some(db) => HandlerError::retryable(db.message()),
         None => HandlerError::NotExecuted,
     }
 }

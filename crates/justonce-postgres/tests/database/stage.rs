@@ -66,7 +66,8 @@ pub(crate) async fn claim(store: &PostgresStore, operation: &Operation) -> Fence
 
 pub(crate) fn operation(name: &str, rule: OnLapsed, lease: Duration) -> Operation {
     let policy = Policy::builder().on_lapsed(rule).lease(lease).build().unwrap();
-    Operation::new(Scope::global(), Key::client(name).unwrap()).with_policy(Arc::new(policy))
+    Operation::without_fingerprint(Scope::global(), Key::client(name).unwrap())
+        .with_policy(Arc::new(policy))
 }
 
 pub(crate) fn rerun(name: &str) -> Operation {

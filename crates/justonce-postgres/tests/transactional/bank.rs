@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use justonce_core::engine::Context;
-use justonce_core::{Engine, HandlerError, Key, Operation, Outcome, Policy, Ran, Scope};
+use justonce_core::{Engine, HandlerError, Key, OnLapsed, Operation, Outcome, Policy, Ran, Scope};
 use justonce_postgres::PostgresStore;
 use justonce_postgres::tx::Tx;
 use justonce_testkit::servers::{PostgresOptions, PostgresServer};
@@ -68,8 +68,8 @@ pub(crate) fn short_lived(name: &str) -> Operation {
 
 fn leased(name: &str, lease: Duration) -> Operation {
     let scope = Scope::builder().operation("transfer").build().unwrap();
-    let policy = Policy::builder().lease(lease).build().unwrap();
-    Operation::new(scope, Key::client(name).unwrap()).with_policy(policy)
+    let policy = Policy::builder().on_lapsed(OnLapsed::Rerun).lease(lease).build().unwrap();
+    Operation::without_fingerprint(scope, Key::client(name).unwrap()).with_policy(policy)
 }
 
 /// Moves five cents.

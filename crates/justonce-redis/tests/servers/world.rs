@@ -21,7 +21,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// An operation of this name under the default policy, with another lease and rule.
 pub(crate) fn operation(key: &str, lease: Duration, on_lapsed: OnLapsed) -> Operation {
     let policy = Policy::builder().lease(lease).on_lapsed(on_lapsed).build().unwrap();
-    Operation::new(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
+    Operation::without_fingerprint(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
 }
 
 /// An operation of this name that runs again when it lapses.

@@ -18,8 +18,7 @@ pub(super) fn resumable(stored: &Stored) -> Option<(Operation, &Checkpoint)> {
     };
     let point = point.filter(|_| Policy::on_lapsed(policy) == OnLapsed::Resume)?;
     let subject = &record.subject;
-    let operation = Operation::new(subject.scope.clone(), subject.key.clone())
-        .with_fingerprint(subject.fingerprint)
+    let operation = Operation::new(subject.scope.clone(), subject.key.clone(), subject.fingerprint)
         .with_policy(std::sync::Arc::clone(policy));
     Some((operation, point))
 }

@@ -43,7 +43,7 @@ impl Entities {
     /// The record of an entity.
     pub(super) fn entity(&self, scope: ScopeBuilder, key: Key) -> Result<Operation, GuardError> {
         let scope = scope.operation(&*self.name).build().map_err(GuardError::Scope)?;
-        Ok(Operation::new(scope, key).with_policy(Arc::clone(&self.policy)))
+        Ok(Operation::without_fingerprint(scope, key).with_policy(Arc::clone(&self.policy)))
     }
 }
 

@@ -33,7 +33,8 @@ pub(crate) type Trouble<E> = Arc<Mutex<Option<E>>>;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let engine = Engine::new(MemoryStore::new(ManualClock::default()));
 /// let resume = Policy::builder().on_lapsed(OnLapsed::Resume).build()?;
-/// let operation = Operation::new(Scope::global(), Key::client("order-17")?).with_policy(resume);
+/// let operation = Operation::without_fingerprint(Scope::global(), Key::client("order-17")?)
+///     .with_policy(resume);
 ///
 /// let phases = Phases::new(["reserve", "charge", "confirm"])?;
 /// let ran = phases
@@ -81,7 +82,7 @@ impl Phases {
     /// ```
     /// # use justonce_core::{Key, OnLapsed, Operation, Policy, Scope};
     /// # use justonce_saga::Phases;
-    /// # let operation = Operation::new(Scope::global(), Key::client("order-17")?);
+    /// # let operation = Operation::without_fingerprint(Scope::global(), Key::client("order-17")?);
     /// let phases = Phases::new(["reserve", "charge"])?;
     /// let operation = phases.asked(operation, &("room 17", 500))?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

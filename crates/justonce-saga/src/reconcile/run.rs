@@ -63,7 +63,7 @@ impl Default for Place {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let clock = ManualClock::default();
 /// let engine = Engine::new(MemoryStore::new(clock.clone()));
-/// let payment = Operation::new(Scope::global(), Key::client("order-17")?);
+/// let payment = Operation::without_fingerprint(Scope::global(), Key::client("order-17")?);
 /// engine.run(&payment, async |_| Ok(Outcome::bytes("paid"))).await?;
 /// clock.advance(Duration::from_secs(3600));
 ///

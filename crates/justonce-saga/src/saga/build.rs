@@ -121,8 +121,7 @@ where
         let point = Checkpoint::new(ASKED, log.data()?);
         let point = point.map_err(|error| SagaError::Unsavable(error.to_string()))?;
         let fingerprint = Fingerprint::of_json(&scope, &asked);
-        Ok(Operation::new(scope, key)
-            .with_fingerprint(fingerprint)
+        Ok(Operation::new(scope, key, fingerprint)
             .with_policy(Arc::clone(&self.0.policy))
             .starting_from(point))
     }

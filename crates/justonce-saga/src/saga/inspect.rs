@@ -152,8 +152,7 @@ pub async fn retry(engine: &Engine, id: RecordId, by: &str) -> Result<Retried, S
         return Ok(Retried::NotStuck(seen.state));
     }
     let subject = &record.subject;
-    let operation = Operation::new(subject.scope.clone(), subject.key.clone())
-        .with_fingerprint(subject.fingerprint)
+    let operation = Operation::new(subject.scope.clone(), subject.key.clone(), subject.fingerprint)
         .with_policy(std::sync::Arc::clone(&claim.policy))
         .on_concurrent(OnConcurrent::Reject);
     let Begun::Claimed(mut claim) = engine.begin(&operation).await? else {

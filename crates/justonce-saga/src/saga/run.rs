@@ -112,6 +112,8 @@ fn told<C: DeserializeOwned>(ran: Ran) -> Result<SagaRan<C>, SagaError> {
         Ran::Unknown(unknown) => SagaRan::Unknown(unknown),
         Ran::Mismatch => SagaRan::Mismatch,
         Ran::Expired(since) => SagaRan::Expired(since),
-        Ran::Abandoned(_) | Ran::Released | Ran::Superseded(None) => SagaRan::Unfinished,
+        Ran::Abandoned(_) | Ran::Unclassified(_) | Ran::Released | Ran::Superseded(None) => {
+            SagaRan::Unfinished
+        }
     })
 }

@@ -19,7 +19,9 @@ type Said<T> = BoxFuture<'static, Result<T, StepError>>;
 /// Why a step or a compensation failed.
 ///
 /// Any error turns into [`StepError::Passing`], so `?` works in steps: an error of a call says as a
-/// rule nothing about whether it took effect.
+/// rule nothing about whether it took effect. A step is repeated with the same key, so unlike
+/// [`HandlerError::Retryable`](justonce_core::HandlerError::Retryable) of a handler, this does
+/// **not** say that it had no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepError {
     /// It may have taken effect, and may be tried again.
@@ -29,13 +31,13 @@ pub enum StepError {
 }
 
 impl StepError {
-    /// A failure that may pass.
+    /// It may have taken effect, and may be tried again.
     #[must_use]
     pub fn passing(why: impl fmt::Display) -> Self {
         Self::Passing(why.to_string())
     }
 
-    /// A refusal.
+    /// It certainly did not take effect, and never will.
     #[must_use]
     pub fn permanent(why: impl fmt::Display) -> Self {
         Self::Permanent(why.to_string())

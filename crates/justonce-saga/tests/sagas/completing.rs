@@ -34,7 +34,9 @@ async fn two_nodes_finish_what_others_left(ground: Ground) {
     let downstreams: Vec<Downstream> = Case::all(&STEPS).into_iter().map(Downstream::new).collect();
     for (number, downstream) in downstreams.iter().enumerate() {
         let alive = downstream.next_life();
-        let engine = Engine::new(Mortal::new(ground.store.clone(), alive));
+        let engine = Engine::builder(Mortal::new(ground.store.clone(), alive))
+            .background(tokio::runtime::Handle::current())
+            .build();
         let (saga, name) = (in_order(downstream), format!("order-{number}"));
         tokio::select! {
             _ = run(&saga, &engine, &name) => {}
@@ -96,14 +98,15 @@ async fn phases_whose_owner_died_are_finished_without_the_caller() {
     let ground = Ground::memory();
     let policy = Policy::builder().on_lapsed(OnLapsed::Resume).build().unwrap();
     let scope = Scope::builder().operation("signup").build().unwrap();
-    let operation = Operation::new(scope, Key::client("ada").unwrap()).with_policy(policy);
+    let operation =
+        Operation::without_fingerprint(scope, Key::client("ada").unwrap()).with_policy(policy);
     let phases = Phases::new(["welcome", "bill"]).unwrap();
     let operation = phases.asked(operation, &"ada@example.org").unwrap();
     let engine = Engine::new(Mortal::new(ground.store.clone(), Arc::new(AtomicBool::new(true))));
     let ran = phases.run(&engine, &operation, async |mut run| {
         let _: u32 = run.phase("welcome", async |_| Ok(1)).await?;
         // It fails for now: the retry is due after the back-off.
-        Err(HandlerError::passing("the bank is away"))
+        Err(HandlerError::retryable("the bank is away"))
     });
     ran.await.unwrap();
     ground.much_later();

@@ -32,7 +32,10 @@ async fn whatever_the_store_fails_at_the_saga_ends_whole() {
                         let this = steps.fetch_add(1, Ordering::SeqCst) == at;
                         if this { fault } else { Fault::None }
                     });
-                    let engine = Engine::builder(store).limits(Limits::default()).build();
+                    let engine = Engine::builder(store)
+                        .limits(Limits::default())
+                        .background(tokio::runtime::Handle::current())
+                        .build();
                     let mut ended = None;
                     for _ in 0..5 {
                         ended = ask(&make(&downstream), &engine, "order-17").await;

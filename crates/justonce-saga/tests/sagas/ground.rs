@@ -49,7 +49,8 @@ impl Ground {
     }
 
     pub(crate) fn engine(&self) -> Engine {
-        Engine::builder_shared(self.store.clone()).build()
+        let runtime = tokio::runtime::Handle::current();
+        Engine::builder_shared(self.store.clone()).background(runtime).build()
     }
 
     /// Longer than every lease.

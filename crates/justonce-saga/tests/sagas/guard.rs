@@ -148,9 +148,9 @@ async fn a_failed_write_stays_accepted() {
     let engine = stage.ground.engine();
     let new = content(&stage.entity, "stock 2");
     let failed = stage.guard.write(&engine, &stage.entity, 2, new, async |_| {
-        Err(HandlerError::passing("the warehouse is away"))
+        Err(HandlerError::retryable("the warehouse is away"))
     });
-    assert!(matches!(failed.await.unwrap(), Written::Failed(HandlerError::Passing(_))));
+    assert!(matches!(failed.await.unwrap(), Written::Failed(HandlerError::Retryable(_))));
     assert_eq!(stage.write(&engine, 1).await, Written::Late);
     assert_eq!(stage.write(&engine, 2).await, executed(2));
 }
@@ -159,7 +159,8 @@ async fn a_failed_write_stays_accepted() {
 async fn a_key_that_is_used_for_something_else_is_noticed() {
     let stage = Stage::new(Ground::memory());
     let engine = stage.ground.engine();
-    let done = Operation::new(stage.entity.scope().clone(), stage.entity.key().clone());
+    let done =
+        Operation::without_fingerprint(stage.entity.scope().clone(), stage.entity.key().clone());
     engine.run(&done, async |_| Ok(Outcome::empty())).await.unwrap();
     let new = content(&stage.entity, "stock 2");
     let refused =

@@ -87,10 +87,11 @@ async fn what_somebody_drives_is_busy_and_other_things_are_no_sagas() {
     // Phases, and an operation whose answer looks like that of a saga.
     let scope = || Scope::builder().operation("order").build().unwrap();
     let resume = Policy::builder().on_lapsed(OnLapsed::Resume).build().unwrap();
-    let phases = Operation::new(scope(), Key::client("phases").unwrap()).with_policy(resume);
+    let phases =
+        Operation::without_fingerprint(scope(), Key::client("phases").unwrap()).with_policy(resume);
     let phases = Phases::new(["a"]).unwrap().asked(phases, &17).unwrap();
     drop(engine.begin(&phases).await.unwrap());
-    let plain = Operation::new(scope(), Key::client("plain").unwrap());
+    let plain = Operation::without_fingerprint(scope(), Key::client("plain").unwrap());
     engine.run(&plain, async |_| Ok(Outcome::bytes("17"))).await.unwrap();
     for operation in [&phases, &plain] {
         assert_eq!(seen(&engine, operation.id()).await, None);

@@ -10,7 +10,8 @@ use crate::ground::Ground;
 
 fn operation() -> Operation {
     let policy = Policy::builder().on_lapsed(OnLapsed::Resume).build().unwrap();
-    Operation::new(Scope::global(), Key::client("order-17").unwrap()).with_policy(policy)
+    Operation::without_fingerprint(Scope::global(), Key::client("order-17").unwrap())
+        .with_policy(policy)
 }
 
 /// Runs `first`, then stops as if the process had died.

@@ -128,7 +128,7 @@ fn scope() -> Scope {
 
 fn operation(name: &str, on_lapsed: OnLapsed) -> Operation {
     let policy = Policy::builder().on_lapsed(on_lapsed).build().unwrap();
-    Operation::new(scope(), Key::client(name).unwrap()).with_policy(policy)
+    Operation::without_fingerprint(scope(), Key::client(name).unwrap()).with_policy(policy)
 }
 
 pub(crate) async fn completed(engine: &Engine, name: &str) {

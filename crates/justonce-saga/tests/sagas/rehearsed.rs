@@ -37,7 +37,8 @@ async fn phases(ground: Ground) {
     let run = async |engine: Engine, name: String, downstream: Downstream| {
         let policy = Policy::builder().on_lapsed(OnLapsed::Resume).build().unwrap();
         let operation =
-            Operation::new(Scope::global(), Key::client(&name).unwrap()).with_policy(policy);
+            Operation::without_fingerprint(Scope::global(), Key::client(&name).unwrap())
+                .with_policy(policy);
         let phases = Phases::new(STEPS).unwrap();
         let ran = phases.run(&engine, &operation, async |mut run| {
             for (number, step) in STEPS.into_iter().enumerate() {

@@ -19,7 +19,8 @@ const LAPSED: u64 = 3_600_000;
 
 fn operation() -> Operation {
     let policy = Policy::builder().on_lapsed(OnLapsed::Resume).build().unwrap();
-    Operation::new(Scope::global(), Key::client("order").unwrap()).with_policy(policy)
+    Operation::without_fingerprint(Scope::global(), Key::client("order").unwrap())
+        .with_policy(policy)
 }
 
 /// A store for which it is always the same time.

@@ -29,7 +29,8 @@ struct Stage {
 fn operation(name: &str) -> Operation {
     let policy = Policy::builder().on_lapsed(OnLapsed::Resume).lease(Duration::from_millis(500));
     let scope = Scope::builder().operation("order").build().unwrap();
-    Operation::new(scope, Key::client(name).unwrap()).with_policy(policy.build().unwrap())
+    Operation::without_fingerprint(scope, Key::client(name).unwrap())
+        .with_policy(policy.build().unwrap())
 }
 
 impl Stage {
@@ -148,7 +149,7 @@ async fn a_point_in_a_transaction_of_the_callers_own() {
                 let (id, fence) = (phase.context().operation().id(), phase.context().fence());
                 let first = phase.context().point("first", "1")?;
                 let within = stage.store.checkpoint_within(&mut tx, &id, fence, &first);
-                let stored = within.await.map_err(HandlerError::passing)??;
+                let stored = within.await.map_err(HandlerError::retryable)??;
                 assert_eq!(stored, justonce_postgres::tx::Completion::Stored);
                 Ok((7_u32, phase.point(&7_u32)?))
             });

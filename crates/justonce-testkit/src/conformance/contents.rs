@@ -142,7 +142,7 @@ fn odd_operation(number: usize, policy: Arc<Policy>) -> Result<Operation, Deviat
         1 => Fingerprint::UNCHECKED,
         _ => Fingerprint::from_parts(u8::MAX, [u8::MAX; 32]),
     };
-    Ok(Operation::new(scope, key).with_fingerprint(print).with_policy(policy))
+    Ok(Operation::new(scope, key, print).with_policy(policy))
 }
 
 fn policies() -> Result<Vec<Arc<Policy>>, Deviation> {

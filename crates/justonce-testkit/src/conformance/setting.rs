@@ -51,8 +51,9 @@ impl Setting {
         u64::try_from(self.tick.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// The start of a policy with the suite's durations: passing failures are retried, attempts
-    /// are not limited, nothing remains after the retention of a hundred leases.
+    /// The start of a policy with the suite's durations: what lapsed runs again, passing failures
+    /// are retried, attempts are not limited, nothing remains after the retention of a hundred
+    /// leases.
     pub(super) fn base(&self) -> PolicyBuilder {
         base(self.lease)
     }
@@ -106,6 +107,7 @@ fn policies(lease: Duration) -> Result<Vec<Arc<Policy>>, PolicyError> {
 /// The durations that belong to a lease. All boundaries of a record lie apart.
 fn base(lease: Duration) -> PolicyBuilder {
     Policy::builder()
+        .on_lapsed(OnLapsed::Rerun)
         .lease(lease)
         .lease_cap(lease * 5 / 2)
         .on_failure(OnFailure::Retry(back_off(lease)))

@@ -23,7 +23,7 @@ pub(super) const LOST_AFTER: Duration = Duration::from_secs(30);
 pub(super) fn operation(name: &str, policy: &Arc<Policy>) -> Result<Operation, Deviation> {
     let scope = Scope::builder().tenant("stage").build()?;
     let print = Fingerprint::of(&scope, b"asked");
-    let operation = Operation::new(scope, Key::client(name)?).with_fingerprint(print);
+    let operation = Operation::new(scope, Key::client(name)?, print);
     Ok(operation.with_policy(Arc::clone(policy)))
 }
 

@@ -24,7 +24,7 @@
 //! rehearse(store, &clock, &["charge"], cases, async |engine, name, downstream| {
 //!     let policy = Policy::builder().on_lapsed(OnLapsed::Resume).build().ok()?;
 //!     let key = Key::client(&name).ok()?;
-//!     let operation = Operation::new(Scope::global(), key).with_policy(policy);
+//!     let operation = Operation::without_fingerprint(Scope::global(), key).with_policy(policy);
 //!     let ran = engine.run(&operation, async |context| {
 //!         match downstream.step("charge", &context.child_key("charge")).await {
 //!             Told::Ok => Ok(Outcome::empty()),

@@ -1,6 +1,7 @@
 //! Goes through the cases.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use justonce_core::store::SharedStore;
@@ -63,7 +64,7 @@ where
         if let Some(wrong) = downstream.wrong(steps, done) {
             return Err(deviated(wrong));
         }
-        let engine = Engine::builder_shared(store.clone()).build();
+        let engine = engine(store.clone());
         let again = run(engine, name, downstream.clone()).await;
         if again != Some(done) {
             return Err(deviated(format!("it ended with {done}, and a duplicate heard {again:?}")));
@@ -73,6 +74,11 @@ where
         }
     }
     Ok(count)
+}
+
+/// An engine whose background work ends with the rehearsal: those that die leave some behind.
+fn engine(store: SharedStore) -> Engine {
+    Engine::builder_shared(store).background(tokio::runtime::Handle::current()).build()
 }
 
 /// One operation to its end, through as many lives as it takes.
@@ -88,7 +94,7 @@ where
 {
     for _ in 0..PATIENCE {
         let mortal = Mortal::new(store.clone(), downstream.next_life());
-        let engine = Engine::new(mortal);
+        let engine = engine(Arc::new(mortal));
         let life = run(engine, name.to_owned(), downstream.clone());
         let ended = tokio::select! {
             ended = life => ended,

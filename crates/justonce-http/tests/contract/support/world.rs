@@ -55,6 +55,7 @@ impl World {
         let engine = Engine::builder(probe.clone())
             .owner(&format!("engine-{seed}"))
             .entropy(Entropy::seeded(seed))
+            .background(tokio::runtime::Handle::current())
             .limits(limits)
             .build();
         Self { probe, engine }
