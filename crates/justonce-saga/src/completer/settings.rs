@@ -38,12 +38,13 @@ pub struct CompleterSettings {
     /// How long one drive may take. Then it is given up, and its place is for another; the
     /// operation stays as it is saved. This should be no less than the cap of the lease.
     pub drive_timeout: Duration,
-    /// How long after a drive a stuck saga is tried again; never, if nothing. The pause doubles with
-    /// each drive that fails, up to an hour.
+    /// How long after a drive a stuck saga is tried again; never, if nothing. The pause doubles
+    /// with each drive that fails, up to an hour.
     pub retry_stuck: Option<Duration>,
-    /// After how many drives in a row that failed an operation is parked: nobody drives it on until
-    /// somebody retries it ([`retry`](crate::retry)). Each claim counts that ended no step, also one
-    /// whose process died. Operations with a limit of attempts of their own are left to that.
+    /// After how many drives in a row that failed an operation is parked: nobody drives it on
+    /// until somebody retries it ([`retry`](crate::retry)). Each claim counts that ended no step,
+    /// also one whose process died. Operations with a limit of attempts of their own are left to
+    /// that.
     pub park_after: u32,
 }
 

@@ -18,7 +18,8 @@ where
     C: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
 {
     /// Runs a saga if it is new, goes on with it if its owner died or it is stuck, and replays its
-    /// answer if it has ended. One that is parked is not gone on with before somebody retries it. The operation is one of [`Saga::operation`].
+    /// answer if it has ended. One that is parked is not gone on with before somebody retries it.
+    /// The operation is one of [`Saga::operation`].
     ///
     /// The steps run inside this future. If it is dropped, the saga stays as it is saved, and the
     /// next call, or a [`Completer`](crate::Completer), goes on with it. **A step whose result was

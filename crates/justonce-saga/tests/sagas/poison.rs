@@ -1,5 +1,5 @@
-//! What hangs, what can never be saved and what is stuck: none of it stops, repeats itself for ever,
-//! or delays what is fresh.
+//! What hangs, what can never be saved and what is stuck: none of it stops a node, repeats itself
+//! for ever, or delays what is fresh.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
