@@ -66,8 +66,8 @@ impl Cluster {
 
     fn new_node(&self, place: &str) -> StoreResult<Arc<Node>> {
         let info = self.template.at(place)?;
-        let target = || Target::Server(Box::new(info.clone()));
-        Ok(Arc::new(Node::new(place.to_owned(), self.settings, target)))
+        let target = move || Target::Server(Box::new(info.clone()));
+        Ok(Arc::new(Node::new(place.to_owned(), &self.settings, target)))
     }
 
     /// Asks who has which bucket, unless somebody did since `version`. Says whether a bucket has
@@ -85,8 +85,8 @@ impl Cluster {
             }
         }
         for seed in &self.seeds {
-            let link =
-                Link::new(Target::Server(Box::new(seed.clone())), self.settings.reply_timeout);
+            let target = Target::Server(Box::new(seed.clone()));
+            let link = Link::new(target, self.settings.reply_timeout, None);
             let place = seed.addr().to_string();
             match self.learn_from(&link, host(&place), layout).await {
                 Ok(changed) => return Ok(changed),

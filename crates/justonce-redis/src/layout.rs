@@ -75,6 +75,11 @@ impl Layout {
         Key { tag: self.tag(bucket), kind: b'n', name: &[] }
     }
 
+    /// A key of a bucket that is written and removed at once, so that there is a write to wait for.
+    pub(crate) fn mark(&self, bucket: u8) -> Key<'_> {
+        Key { tag: self.tag(bucket), kind: b'w', name: &[] }
+    }
+
     fn tag(&self, bucket: u8) -> &str {
         self.tags.get(usize::from(bucket)).map_or("", String::as_str)
     }

@@ -33,9 +33,12 @@
 //! [`RedisOutcomes`] is another use of Redis: a cache in front of a store that is elsewhere.
 
 mod address;
+mod checks;
 mod cluster;
 mod codec;
+mod confirm;
 mod error;
+mod fitness;
 mod layout;
 mod link;
 mod listing;

@@ -14,6 +14,7 @@ use redis::{
 use tokio::time::timeout;
 
 use crate::error::{Trouble, unreachable};
+use crate::fitness::{Fitness, Info};
 use crate::sentinel::Sentinels;
 use crate::tls::advice_on_silence;
 
@@ -34,6 +35,8 @@ pub(crate) enum Target {
 pub(crate) struct Link {
     target: Target,
     reply_timeout: Duration,
+    /// Where every server must be fit, this is told of each to which a connection is made.
+    fitness: Option<Arc<Fitness>>,
     live: Mutex<Option<Live>>,
     /// Why the last attempt to connect failed, for those who queued behind it.
     refusal: Mutex<Option<StoreError>>,
@@ -48,13 +51,31 @@ pub(crate) struct Live(Arc<Connected>);
 struct Connected {
     connection: MultiplexedConnection,
     gone: Arc<AtomicBool>,
+    /// The life of the server; empty where nobody asked.
+    server: Arc<str>,
+}
+
+impl Connected {
+    /// What a new connection is asked before it is used; asking changes nothing.
+    async fn ask(&self, command: &Cmd) -> StoreResult<Value> {
+        let reply = self.connection.clone().send_packed_command(command).await;
+        reply.and_then(Value::extract_error).map_err(|error| {
+            let error = Trouble::of(error).into_error();
+            StoreError::not_applied(error.kind(), format!("the server does not answer: {error}"))
+        })
+    }
 }
 
 impl Link {
-    pub(crate) fn new(target: Target, reply_timeout: Duration) -> Self {
+    pub(crate) fn new(
+        target: Target,
+        reply_timeout: Duration,
+        fitness: Option<Arc<Fitness>>,
+    ) -> Self {
         Self {
             target,
             reply_timeout,
+            fitness,
             live: Mutex::new(None),
             refusal: Mutex::new(None),
             attempts: AtomicU64::new(0),
@@ -109,14 +130,22 @@ impl Link {
     }
 
     async fn connect(&self) -> StoreResult<Live> {
-        let live = self.connect_to(&self.info().await?).await?;
+        let info = self.info().await?;
+        let mut connected = self.connect_to(&info).await?;
         if let Target::Primary(_) = self.target {
-            ensure_primary(&live).await?;
+            ensure_primary(&connected).await?;
         }
-        Ok(live)
+        if let Some(fitness) = &self.fitness {
+            let place = info.addr().to_string();
+            let reply = connected.ask(&redis::cmd("INFO")).await?;
+            let info = Info::of(&reply);
+            fitness.judge(&place, &info)?;
+            connected.server = info.get("run_id").unwrap_or_default().into();
+        }
+        Ok(Live(Arc::new(connected)))
     }
 
-    async fn connect_to(&self, info: &ConnectionInfo) -> StoreResult<Live> {
+    async fn connect_to(&self, info: &ConnectionInfo) -> StoreResult<Connected> {
         let what = info.addr().to_string();
         let client =
             Client::open(info.clone()).map_err(|error| unreachable(&what, info.addr(), error))?;
@@ -135,7 +164,7 @@ impl Link {
             .set_push_sender(tell);
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         match timeout(CONNECT_TIMEOUT, connecting).await {
-            Ok(Ok(connection)) => Ok(Live(Arc::new(Connected { connection, gone }))),
+            Ok(Ok(connection)) => Ok(Connected { connection, gone, server: Arc::default() }),
             Ok(Err(error)) => Err(unreachable(&what, info.addr(), error)),
             Err(_) => Err(silent(&what, info.addr())),
         }
@@ -157,6 +186,16 @@ impl Live {
         self.judged(connection.send_packed_commands(commands, 0, count).await)
     }
 
+    /// The life of the server, which no other server has, and this one not again after a restart.
+    pub(crate) fn server(&self) -> &str {
+        &self.0.server
+    }
+
+    /// The same, to keep.
+    pub(crate) fn shared_server(&self) -> Arc<str> {
+        Arc::clone(&self.0.server)
+    }
+
     /// The next step makes another connection.
     pub(crate) fn give_up(&self) {
         self.0.gone.store(true, Ordering::Release);
@@ -174,11 +213,8 @@ impl Live {
 }
 
 /// A sentinel may still name a server that has just become a replica.
-async fn ensure_primary(live: &Live) -> StoreResult<()> {
-    let role = live.send(&redis::cmd("ROLE")).await.map_err(|trouble| {
-        let error = trouble.into_error();
-        StoreError::not_applied(error.kind(), format!("the primary does not answer: {error}"))
-    })?;
+async fn ensure_primary(connected: &Connected) -> StoreResult<()> {
+    let role = connected.ask(&redis::cmd("ROLE")).await?;
     let name = match role {
         Value::Array(parts) => parts.into_iter().next(),
         _ => None,

@@ -87,6 +87,7 @@ impl Maintenance for RedisStore {
     }
 
     async fn ready(&self) -> StoreResult<()> {
+        self.checks.check().await?;
         // Writes nothing, and is refused just when a write would be.
         for bucket in self.first_buckets().await? {
             let mut command = redis::cmd("SETRANGE");

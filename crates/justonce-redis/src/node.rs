@@ -1,19 +1,26 @@
 //! One server, and how it is reached.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use justonce_core::StoreResult;
 
+use crate::confirm::{Confirm, Confirmations, Marks};
+use crate::fitness::Fitness;
 use crate::link::{Link, Live, Target};
 
 /// How each server is reached.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct NodeSettings {
     /// How long a reply may take.
     pub(crate) reply_timeout: Duration,
     /// How many connections there are to each server.
     pub(crate) lanes: usize,
+    /// Where every server must be fit, what is known about them.
+    pub(crate) fitness: Option<Arc<Fitness>>,
+    /// Whether replicas are waited for.
+    pub(crate) confirm: Option<Confirm>,
 }
 
 /// One server.
@@ -23,12 +30,25 @@ pub(crate) struct Node {
     pub(crate) name: String,
     first: Link,
     others: Vec<Link>,
+    confirmations: Option<Arc<Confirmations>>,
 }
 
 impl Node {
-    pub(crate) fn new(name: String, settings: NodeSettings, target: impl Fn() -> Target) -> Self {
-        let link = || Link::new(target(), settings.reply_timeout);
-        Self { name, first: link(), others: (1..settings.lanes).map(|_| link()).collect() }
+    pub(crate) fn new(
+        name: String,
+        settings: &NodeSettings,
+        target: impl Fn() -> Target + Send + Sync + 'static,
+    ) -> Self {
+        let NodeSettings { reply_timeout, lanes, fitness, confirm } = settings;
+        let link = || Link::new(target(), *reply_timeout, fitness.clone());
+        let (first, others) = (link(), (1..*lanes).map(|_| link()).collect());
+        let marks = |confirm| Marks::lanes(confirm, *reply_timeout, fitness.clone(), target);
+        Self { name, first, others, confirmations: confirm.map(marks) }
+    }
+
+    /// Those who wait for its replicas; nothing where nobody does.
+    pub(crate) const fn confirmations(&self) -> Option<&Arc<Confirmations>> {
+        self.confirmations.as_ref()
     }
 
     /// A connection. The same lane always gives the same one, as long as it lives.

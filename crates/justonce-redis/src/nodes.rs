@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use crate::address::Address;
 use crate::cluster::{Cluster, unserved};
 use crate::error::Trouble;
+use crate::fitness::Fitness;
 use crate::layout::{Key, Layout};
 use crate::link::{Live, Target};
 use crate::node::{Node, NodeSettings};
@@ -28,6 +29,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
 pub(crate) struct Nodes {
     place: Place,
     pub(crate) layout: Layout,
+    fitness: Option<Arc<Fitness>>,
     /// Counts the changes of primaries: what was promised to those who wait may be lost with one.
     changes: watch::Sender<u64>,
 }
@@ -38,10 +40,11 @@ enum Place {
     Cluster(Box<Cluster>),
 }
 
-/// A reply, and the connection it came by.
+/// A reply, and where it came from.
 pub(crate) struct Sent {
     pub(crate) value: Value,
     pub(crate) live: Live,
+    pub(crate) node: Arc<Node>,
 }
 
 /// How often a step was turned away, and how.
@@ -53,23 +56,24 @@ struct Patience {
 
 impl Nodes {
     pub(crate) fn new(address: Address, layout: Layout, settings: NodeSettings) -> Self {
+        let fitness = settings.fitness.clone();
         let place = match address {
             Address::Single(info) => {
                 let name = info.addr().to_string();
-                let target = || Target::Server(Box::new(info.clone()));
-                Place::One(Arc::new(Node::new(name, settings, target)))
+                let target = move || Target::Server(Box::new(info.clone()));
+                Place::One(Arc::new(Node::new(name, &settings, target)))
             }
             Address::Sentinel { sentinels, name, primary } => {
                 let title = name.clone();
                 let all = Arc::new(Sentinels { sentinels, name, template: primary });
-                let target = || Target::Primary(Arc::clone(&all));
-                Place::One(Arc::new(Node::new(title, settings, target)))
+                let target = move || Target::Primary(Arc::clone(&all));
+                Place::One(Arc::new(Node::new(title, &settings, target)))
             }
             Address::Cluster { seeds, node } => {
                 Place::Cluster(Box::new(Cluster::new(seeds, node, settings)))
             }
         };
-        Self { place, layout, changes: watch::Sender::new(0) }
+        Self { place, layout, fitness, changes: watch::Sender::new(0) }
     }
 
     /// Hears of every change of a primary.
@@ -89,13 +93,14 @@ impl Nodes {
     /// Sends a command to the server of a bucket, and goes where the servers send it. Only what
     /// certainly did nothing is sent again.
     pub(crate) async fn send(&self, bucket: u8, lane: u8, command: &Cmd) -> Result<Sent, Trouble> {
+        self.ensure_fit().map_err(Trouble::Final)?;
         let mut patience = Patience::default();
         loop {
             let version = self.version();
             let node = self.node_of(bucket).await.map_err(Trouble::Final)?;
             let trouble = match node.live(lane).await {
                 Ok(live) => match live.send(command).await {
-                    Ok(value) => return Ok(Sent { value, live }),
+                    Ok(value) => return Ok(Sent { value, live, node }),
                     Err(trouble) => trouble,
                 },
                 // Nothing was sent, and another server may have taken over.
@@ -115,6 +120,7 @@ impl Nodes {
 
     /// A connection to the server of a bucket.
     pub(crate) async fn live(&self, bucket: u8, lane: u8) -> StoreResult<Live> {
+        self.ensure_fit()?;
         let node = self.node_of(bucket).await?;
         match node.live(lane).await {
             Ok(live) => Ok(live),
@@ -185,7 +191,12 @@ impl Nodes {
         both.cmd("ASKING").add_command(command.clone());
         let value = live.send_all(&both).await?.pop().unwrap_or(Value::Nil);
         let value = value.extract_error().map_err(Trouble::of)?;
-        Ok(Sent { value, live })
+        Ok(Sent { value, live, node })
+    }
+
+    /// Nothing is asked of servers of which one may forget records.
+    fn ensure_fit(&self) -> StoreResult<()> {
+        self.fitness.as_ref().map_or(Ok(()), |fitness| fitness.ensure())
     }
 
     async fn node_of(&self, bucket: u8) -> StoreResult<Arc<Node>> {

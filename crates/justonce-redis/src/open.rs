@@ -5,19 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
-use redis::Value;
-
 use crate::address::{Address, checked_prefix};
+use crate::checks::{Checks, Servers};
+use crate::confirm::Confirm;
+use crate::fitness::{Fitness, Info};
 use crate::layout::Layout;
 use crate::node::NodeSettings;
 use crate::nodes::Nodes;
 use crate::scripts::Scripts;
-use crate::store::{Confirm, RedisStore};
+use crate::store::RedisStore;
 use crate::subscription::Subscription;
 use crate::tls::Trust;
 use crate::together::Together;
 use crate::waiters::Waiters;
+use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
 
 /// The prefix of all keys unless told otherwise.
 const DEFAULT_PREFIX: &str = "justonce";
@@ -28,10 +29,9 @@ const DEFAULT_REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// callers of a connection then wait for the server together, and it waits for them next: with two,
 /// one half works while the other half waits.
 const LANES: usize = 2;
-/// How many connections share the waiting for replicas: WAIT holds up those behind it.
-const WAIT_LANES: usize = 16;
-/// The oldest version that will do.
-const LEAST_VERSION: (u32, u32) = (7, 0);
+/// How often the servers are asked whether they can keep the promise, unless told otherwise: INFO
+/// costs a server some ten microseconds.
+const DEFAULT_CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The settings of a [`RedisStore`].
 #[must_use = "a builder does nothing until `open`"]
@@ -41,6 +41,7 @@ pub struct RedisStoreBuilder {
     prefix: String,
     reply_timeout: Duration,
     confirm: Option<Confirm>,
+    check_every: Duration,
     clock: Option<Box<dyn Clock>>,
 }
 
@@ -52,6 +53,7 @@ impl RedisStoreBuilder {
             prefix: DEFAULT_PREFIX.to_owned(),
             reply_timeout: DEFAULT_REPLY_TIMEOUT,
             confirm: None,
+            check_every: DEFAULT_CHECK_EVERY,
             clock: None,
         }
     }
@@ -79,9 +81,19 @@ impl RedisStoreBuilder {
 
     /// Answers a write only once so many replicas have it. If they do not confirm it in time, the
     /// step fails, and the error says that it may have been applied: the primary has it. It costs
-    /// one more round trip for each write. Default: 0, replicas follow when they can.
+    /// one more round trip for each write, shared with others who wait. Nobody else waits with
+    /// them: duplicates are answered at once. Default: 0, replicas follow when they can.
     pub const fn wait_replicas(mut self, replicas: u32, within: Duration) -> Self {
         self.confirm = if replicas == 0 { None } else { Some(Confirm { replicas, within }) };
+        self
+    }
+
+    /// How often every server is asked, with INFO, whether it may evict records; replicas that may
+    /// take over too. From the moment when this is noticed until it is corrected, every step is
+    /// refused. Between two checks an evicted record is not noticed. Default: 1 s. Every new
+    /// connection is checked besides.
+    pub const fn check_every(mut self, pause: Duration) -> Self {
+        self.check_every = pause;
         self
     }
 
@@ -101,19 +113,33 @@ impl RedisStoreBuilder {
         checked_prefix(&self.prefix)?;
         let trust = Trust::of(self.ca_file.as_deref())?;
         let address = Address::parse(&self.url, &trust)?;
-        let wait = self.confirm.map(|confirm| confirm.within).unwrap_or_default();
-        let lanes = if self.confirm.is_some() { WAIT_LANES } else { LANES };
-        let settings = NodeSettings { reply_timeout: self.reply_timeout + wait, lanes };
+        let is_cluster = matches!(address, Address::Cluster { .. });
+        let fitness = Arc::new(Fitness::new(is_cluster));
+        let servers = Arc::new(Servers::new(address.clone(), Arc::clone(&fitness)));
+        let settings = NodeSettings {
+            reply_timeout: self.reply_timeout,
+            lanes: LANES,
+            fitness: Some(Arc::clone(&fitness)),
+            confirm: self.confirm,
+        };
         let nodes = Arc::new(Nodes::new(address, Layout::new(&self.prefix), settings));
-        for info in nodes.send_each(&redis::cmd("INFO")).await? {
-            check(&Info::of(&info), nodes.is_cluster())?;
-        }
-        nodes.connect().await?;
+        // Replicas too: they may take over.
+        servers.check().await;
+        let connected = async {
+            nodes.connect().await?;
+            nodes.send_each(&redis::cmd("INFO")).await
+        };
+        let infos = connected.await.map_err(|error| match fitness.reason() {
+            // Whoever starts must correct it first.
+            Some(reason) => StoreError::not_applied(StoreErrorKind::Stopped, reason),
+            None => error,
+        })?;
+        infos.iter().for_each(|info| warn_of(&Info::of(info)));
         let waiters = Waiters::default();
         let scripts = Arc::new(Scripts::new());
         // A script in a cluster touches one bucket only; WAIT is for one caller's writes; and a
         // clock for tests says a moment for each step.
-        let alone = nodes.is_cluster() || self.confirm.is_some() || self.clock.is_some();
+        let alone = is_cluster || self.confirm.is_some() || self.clock.is_some();
         Ok(RedisStore {
             together: (!alone).then(|| Together::new(&nodes, &scripts)),
             subscription: Subscription::start(Arc::clone(&nodes), waiters.clone()),
@@ -122,67 +148,19 @@ impl RedisStoreBuilder {
             waiters,
             clock: self.clock,
             confirm: self.confirm,
+            checks: Checks::start(servers, self.check_every),
         })
     }
 }
 
-/// What a server says about itself.
-struct Info(String);
-
-impl Info {
-    fn of(value: &Value) -> Self {
-        Self(match value {
-            Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-            Value::VerbatimString { text, .. } => text.clone(),
-            Value::SimpleString(text) => text.clone(),
-            _ => String::new(),
-        })
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        let mut lines = self.0.lines().filter_map(|line| line.split_once(':'));
-        lines.find(|(field, _)| *field == name).map(|(_, value)| value.trim())
-    }
-}
-
-/// Refuses servers that cannot keep the promise, and warns of what may be meant.
-fn check(info: &Info, as_cluster: bool) -> StoreResult<()> {
-    let refuse = |message| Err(StoreError::not_applied(StoreErrorKind::Stopped, message));
-    // Valkey says which Redis it is like.
-    let version = info.get("redis_version").unwrap_or("unknown");
-    if version_of(version).is_none_or(|version| version < LEAST_VERSION) {
-        let (major, minor) = LEAST_VERSION;
-        return refuse(format!(
-            "the server is Redis {version}; {major}.{minor} or later is needed"
-        ));
-    }
-    // Valkey has another name for it.
-    let mode = info.get("redis_mode").or_else(|| info.get("server_mode"));
-    if mode == Some("cluster") && !as_cluster {
-        return refuse("the server is part of a cluster: use redis-cluster://…".to_owned());
-    }
-    match info.get("maxmemory_policy") {
-        Some("noeviction") => {}
-        Some(policy) => {
-            return refuse(format!(
-                "the server may evict records (maxmemory-policy {policy}), and an evicted record \
-                 runs again: set maxmemory-policy noeviction"
-            ));
-        }
-        None => tracing::warn!("the server does not say its maxmemory-policy: set noeviction"),
-    }
+/// Warns of what may be meant.
+fn warn_of(info: &Info) {
     if info.get("aof_enabled") != Some("1") {
         tracing::warn!(
             "the server keeps no append-only file: a crash forgets the records since the last \
              snapshot; set appendonly yes"
         );
     }
-    Ok(())
-}
-
-fn version_of(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.split('.');
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 impl fmt::Debug for RedisStoreBuilder {
@@ -192,32 +170,5 @@ impl fmt::Debug for RedisStoreBuilder {
             .field("prefix", &self.prefix)
             .field("confirm", &self.confirm)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn checked(text: &str, as_cluster: bool) -> Result<(), String> {
-        check(&Info(text.to_owned()), as_cluster).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn servers_that_cannot_keep_the_promise_are_refused() {
-        let good = "redis_version:7.0.15\r\nredis_mode:standalone\r\nmaxmemory_policy:noeviction";
-        assert_eq!(checked(good, false), Ok(()));
-        let valkey = good.replace("7.0.15", "7.2.4").replace("redis_mode", "server_mode");
-        assert_eq!(checked(&valkey, false), Ok(()), "Valkey");
-        let old = checked(&good.replace("7.0.15", "6.2.7"), false).unwrap_err();
-        assert!(old.contains("6.2.7") && old.contains("7.0"), "{old}");
-        let evicts = checked(&good.replace("noeviction", "allkeys-lru"), false).unwrap_err();
-        assert!(evicts.contains("allkeys-lru"), "{evicts}");
-        let cluster = good.replace("standalone", "cluster");
-        for cluster in [cluster, valkey.replace("standalone", "cluster")] {
-            assert!(checked(&cluster, false).unwrap_err().contains("redis-cluster://"));
-            assert_eq!(checked(&cluster, true), Ok(()));
-        }
-        assert!(checked("", false).unwrap_err().contains("unknown"));
     }
 }

@@ -271,7 +271,9 @@ impl RedisOutcomesBuilder {
         checked_prefix(&self.prefix)?;
         let trust = Trust::of(self.ca_file.as_deref())?;
         let address = Address::parse(&self.url, &trust)?;
-        let settings = NodeSettings { reply_timeout: self.reply_timeout, lanes: 1 };
+        // A cache may lose anything: any server is fit.
+        let (reply_timeout, fitness, confirm) = (self.reply_timeout, None, None);
+        let settings = NodeSettings { reply_timeout, lanes: 1, fitness, confirm };
         Ok(RedisOutcomes {
             nodes: Nodes::new(address, Layout::new(&self.prefix), settings),
             scripts: OutcomeScripts::new(),

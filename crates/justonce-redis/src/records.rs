@@ -87,7 +87,7 @@ impl RedisStore {
         let sent = self.run(id, &self.scripts.begin, &keys, arguments).await?;
         let Answered { answer, wrote } = reply::begun(id, begin, action, &sent.value)?;
         if wrote {
-            self.confirmed(&sent).await?;
+            self.confirmed(id, &sent).await?;
         }
         Ok(answer)
     }
@@ -173,7 +173,7 @@ impl RedisStore {
     async fn answered(&self, id: &RecordId, sent: Sent) -> StoreResult<Answer> {
         let Answered { answer, wrote } = reply::written(id, &sent.value)?;
         if wrote {
-            self.confirmed(&sent).await?;
+            self.confirmed(id, &sent).await?;
         }
         Ok(answer)
     }

@@ -1,10 +1,13 @@
 //! Asking sentinels where the primary is.
 
+use std::collections::HashMap;
+
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
-use redis::{Client, ConnectionInfo};
+use redis::{Client, ConnectionInfo, Value};
 use tokio::time::timeout;
 
 use crate::address::Template;
+use crate::checks::Server;
 use crate::error::unreachable;
 use crate::link::{CONNECT_TIMEOUT, silent};
 
@@ -50,4 +53,27 @@ impl Sentinels {
             Err(_) => Err(silent(&what, sentinel.addr())),
         }
     }
+}
+
+/// The primary and the replicas that answer, by what a sentinel says to GET-MASTER-ADDR-BY-NAME and
+/// REPLICAS.
+pub(crate) fn group_of(replies: &[Value]) -> Vec<Server> {
+    let [primary, replicas] = replies else {
+        return Vec::new();
+    };
+    let Ok(Some((host, port))) = redis::from_redis_value_ref::<Option<(String, u16)>>(primary)
+    else {
+        return Vec::new();
+    };
+    let mut found = vec![Server { place: format!("{host}:{port}"), is_primary: true }];
+    let replicas: Vec<HashMap<String, String>> =
+        redis::from_redis_value_ref(replicas).unwrap_or_default();
+    for replica in replicas {
+        let figure = |name: &str| replica.get(name).map(String::as_str).unwrap_or_default();
+        let is_away = figure("flags").split(',').any(|flag| flag == "s_down");
+        if let (Some(host), Some(port), false) = (replica.get("ip"), replica.get("port"), is_away) {
+            found.push(Server { place: format!("{host}:{port}"), is_primary: false });
+        }
+    }
+    found
 }

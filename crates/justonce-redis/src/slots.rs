@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+use crate::checks::Server;
 use crate::layout::{BUCKETS, Layout};
 
 /// The place, `host:port`, of each bucket's primary. Places may be missing: a cluster can have
@@ -37,16 +38,40 @@ fn range(row: &Value, asked: &str) -> Option<Range> {
     let [from, to, primary, ..] = parts.as_slice() else {
         return None;
     };
-    let Value::Array(primary) = primary else {
+    Some(Range { from: slot(from)?, to: slot(to)?, place: place(primary, asked)? })
+}
+
+/// All nodes that the reply names.
+pub(crate) fn members(reply: &Value, asked: &str) -> Vec<Server> {
+    let Value::Array(rows) = reply else {
+        return Vec::new();
+    };
+    let mut found: Vec<Server> = Vec::new();
+    for row in rows {
+        let Value::Array(parts) = row else { continue };
+        for (at, node) in parts.iter().skip(2).enumerate() {
+            if let Some(place) = place(node, asked)
+                && !found.iter().any(|server| server.place == place)
+            {
+                found.push(Server { place, is_primary: at == 0 });
+            }
+        }
+    }
+    found
+}
+
+/// Where a node is.
+fn place(node: &Value, asked: &str) -> Option<String> {
+    let Value::Array(parts) = node else {
         return None;
     };
-    let [host, port, ..] = primary.as_slice() else {
+    let [host, port, ..] = parts.as_slice() else {
         return None;
     };
     // A node that does not know its own name is where it was asked.
     let host = text(host).filter(|host| !host.is_empty() && host != "?");
     let host = host.unwrap_or_else(|| asked.to_owned());
-    Some(Range { from: slot(from)?, to: slot(to)?, place: format!("{host}:{}", slot(port)?) })
+    Some(format!("{host}:{}", slot(port)?))
 }
 
 fn slot(value: &Value) -> Option<u16> {

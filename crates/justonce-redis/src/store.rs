@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use justonce_core::{Clock, RecordId, StoreError, StoreErrorKind, StoreResult};
-use redis::{Cmd, Value};
+use justonce_core::{Clock, RecordId, StoreResult};
+use redis::{Cmd, ToRedisArgs, Value};
 
-use crate::error::{Trouble, strange};
+use crate::checks::Checks;
+use crate::confirm::{Confirm, Wrote};
+use crate::error::Trouble;
 use crate::layout::{Key, Layout, bucket};
 use crate::link::Live;
 use crate::nodes::{Nodes, Sent};
@@ -48,13 +49,7 @@ pub struct RedisStore {
     pub(crate) subscription: Subscription,
     pub(crate) clock: Option<Box<dyn Clock>>,
     pub(crate) confirm: Option<Confirm>,
-}
-
-/// How many replicas must have a write before it is answered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Confirm {
-    pub(crate) replicas: u32,
-    pub(crate) within: Duration,
+    pub(crate) checks: Checks,
 }
 
 impl RedisStore {
@@ -81,7 +76,6 @@ impl RedisStore {
         keys: &[Key<'_>],
         arguments: &[&[u8]],
     ) -> StoreResult<Sent> {
-        // Writes of one record go by one connection, so that WAIT covers the earlier ones too.
         let [.., lane] = *id.as_bytes();
         self.run_at(bucket(id), lane, script, keys, arguments).await
     }
@@ -98,36 +92,21 @@ impl RedisStore {
         run_script(&self.nodes, bucket, lane, script, keys, arguments).await
     }
 
-    /// Waits until enough replicas have what was written by a connection.
-    pub(crate) async fn confirmed(&self, sent: &Sent) -> StoreResult<()> {
-        let Some(Confirm { replicas, within }) = self.confirm else {
+    /// Waits until enough replicas have what was written, without holding anybody up.
+    pub(crate) async fn confirmed(&self, id: &RecordId, sent: &Sent) -> StoreResult<()> {
+        let (Some(confirm), Some(confirmations)) = (self.confirm, sent.node.confirmations()) else {
             return Ok(());
         };
-        let mut wait = redis::cmd("WAIT");
-        wait.arg(replicas).arg(u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
-        let reply = sent.live.send(&wait).await.map_err(|trouble| {
-            let error = trouble.into_error();
-            // A server that has become a replica sends away whoever waits, and refuses whoever
-            // comes, in words that nothing else is said with: the primary is elsewhere now.
-            let kind = match error.kind() {
-                StoreErrorKind::Protocol => StoreErrorKind::Unavailable,
-                kind => kind,
-            };
-            sent.live.give_up();
-            let message = format!("the replicas could not be waited for: {error}");
-            StoreError::maybe_applied(kind, message).because(error)
-        })?;
-        match reply {
-            Value::Int(have) if have >= i64::from(replicas) => Ok(()),
-            Value::Int(have) => {
-                let message = format!(
-                    "the primary has the step, but only {have} of {replicas} replicas confirmed it \
-                     within {within:?}: a failover may lose it"
-                );
-                Err(StoreError::maybe_applied(StoreErrorKind::Unavailable, message))
-            }
-            _ => Err(strange("WAIT")),
-        }
+        let mark = self.layout().mark(bucket(id)).to_redis_args().concat();
+        let wrote = Wrote { server: sent.live.shared_server(), mark };
+        let have = match confirmations.apply(wrote).await {
+            Ok(Some(have)) => Ok(have),
+            Ok(None) => confirm.wait_by(&sent.live).await,
+            Err(error) => Err(error),
+        };
+        // Whatever went wrong, the primary may be elsewhere now.
+        let have = have.inspect_err(|_| sent.live.give_up())?;
+        confirm.met_by(have)
     }
 }
 

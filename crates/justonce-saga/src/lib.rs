@@ -25,8 +25,11 @@ mod guard;
 mod phases;
 mod reconcile;
 mod saga;
+mod saved;
 
-pub use completer::{Completer, CompleterSettings, Completing, Driver, Drove, Round, Stuck, stuck};
+pub use completer::{
+    Completer, CompleterSettings, Completing, Driver, Drove, Progress, Round, Stuck, stuck,
+};
 pub use guard::{Conditional, Guard, GuardError, IfChanged, Written};
 pub use phases::{
     Journal, MAX_NAME_BYTES, MAX_PHASES, PhaseRun, Phases, PhasesError, ShapeChanged, Within,

@@ -12,7 +12,9 @@ mod cluster;
 mod commands;
 mod conformance;
 mod contents;
+mod eviction;
 mod outages;
+mod replicas;
 mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;

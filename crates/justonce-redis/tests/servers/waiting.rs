@@ -51,7 +51,8 @@ fn processed(server: &RedisServer) -> u64 {
 #[tokio::test]
 async fn the_server_wakes_those_who_wait_in_another_process() {
     let server = RedisServer::start().unwrap();
-    let open = || RedisStore::builder(server.url()).open();
+    // The commands of checks would be counted too.
+    let open = || RedisStore::builder(server.url()).check_every(LOST_AFTER * 100).open();
     let (owner, other) = (open().await.unwrap(), Arc::new(open().await.unwrap()));
     let operation = plain("waited-for");
     let fence = claim(&owner, &operation).await.fence;

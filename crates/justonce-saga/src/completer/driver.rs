@@ -1,5 +1,6 @@
 //! Who knows how to drive an operation on.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -11,8 +12,8 @@ use justonce_core::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::phases::{PhaseRun, Phases};
-use crate::saga::{Saga, SagaRan};
+use crate::phases::{PhaseRun, Phases, PhasesError};
+use crate::saga::{Log, Saga, SagaError, SagaRan, StuckSaga, park_phases, park_saga};
 
 /// What became of an operation that the completer looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +24,19 @@ pub enum Drove {
     NotYet,
     /// Somebody else has it, or it has ended meanwhile.
     Left,
+    /// It is parked now, for this reason: nobody drives it on until somebody retries it.
+    Parked(String),
     /// It cannot be driven, for this reason.
     Trouble(String),
+}
+
+/// How far an operation has come, as its recovery point says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The attempt that brought it on last. Each later claim was a drive that failed.
+    pub attempt: u32,
+    /// Why it is parked; nothing while it may be driven.
+    pub parked: Option<String>,
 }
 
 /// Drives operations of one kind on.
@@ -54,6 +66,20 @@ pub trait Driver: Send + Sync + 'static {
     /// The reason why it cannot.
     fn fits(&self, point: &Checkpoint) -> Result<(), String>;
 
+    /// How far an operation has come. Default: not at all, so that each of its attempts counts as
+    /// a drive that failed.
+    fn progress(&self, point: &Checkpoint) -> Progress {
+        let _ = point;
+        Progress::default()
+    }
+
+    /// Parks an operation of which at least `limit` drives in a row have failed. Default: this
+    /// completer leaves it, and says so.
+    fn park(&self, engine: &Engine, operation: Operation, limit: u32) -> BoxFuture<'static, Drove> {
+        let _ = (engine, operation);
+        ready(Drove::Parked(format!("{limit} drives in a row have failed"))).boxed()
+    }
+
     /// Begins the operation and drives it on, if nobody else does.
     fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove>;
 }
@@ -70,6 +96,19 @@ where
         self.read(point).map(|_| ()).map_err(|error| error.to_string())
     }
 
+    fn progress(&self, point: &Checkpoint) -> Progress {
+        let log = Log::read(point).ok();
+        log.map_or_else(Progress::default, |log| Progress {
+            attempt: log.progressed(),
+            parked: log.parked().map(str::to_owned),
+        })
+    }
+
+    fn park(&self, engine: &Engine, operation: Operation, limit: u32) -> BoxFuture<'static, Drove> {
+        let (engine, operation) = (engine.clone(), self.resumed(operation));
+        async move { parked(park_saga(&engine, operation, limit).await) }.boxed()
+    }
+
     fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove> {
         let (saga, engine) = (self.clone(), engine.clone());
         async move {
@@ -80,8 +119,10 @@ where
             };
             match saga.execute(&engine, &operation, claim).await {
                 Ok(SagaRan::Ended(_) | SagaRan::Replayed(_)) => Drove::Ended,
+                Ok(SagaRan::Stuck(StuckSaga { parked: Some(why), .. })) => Drove::Parked(why),
                 Ok(SagaRan::Stuck(_) | SagaRan::Unfinished) => Drove::NotYet,
                 Ok(_) => Drove::Left,
+                Err(SagaError::Unsavable(why)) => Drove::Parked(why),
                 Err(error) => Drove::Trouble(error.to_string()),
             }
         }
@@ -122,6 +163,19 @@ impl Driver for PhasesDriver {
         self.phases.read(point).map(|_| ()).map_err(|error| error.to_string())
     }
 
+    fn progress(&self, point: &Checkpoint) -> Progress {
+        let journal = self.phases.read(point).ok();
+        journal.map_or_else(Progress::default, |journal| Progress {
+            attempt: journal.progressed(),
+            parked: journal.parked().map(str::to_owned),
+        })
+    }
+
+    fn park(&self, engine: &Engine, operation: Operation, limit: u32) -> BoxFuture<'static, Drove> {
+        let engine = engine.clone();
+        async move { parked(park_phases(&engine, operation, limit).await) }.boxed()
+    }
+
     fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove> {
         let (phases, handler) = (self.phases.clone(), Arc::clone(&self.handler));
         let engine = engine.clone();
@@ -134,10 +188,20 @@ impl Driver for PhasesDriver {
             match phases.execute(&engine, &operation, claim, |run| handler(run)).await {
                 Ok(ran) if ran.outcome().is_some() => Drove::Ended,
                 Ok(_) => Drove::NotYet,
+                Err(error @ PhasesError::Unsavable { .. }) => Drove::Parked(error.to_string()),
                 Err(error) => Drove::Trouble(error.to_string()),
             }
         }
         .boxed()
+    }
+}
+
+/// What became of parking.
+fn parked(parked: Result<Option<String>, SagaError>) -> Drove {
+    match parked {
+        Ok(Some(why)) => Drove::Parked(why),
+        Ok(None) => Drove::Left,
+        Err(error) => Drove::Trouble(error.to_string()),
     }
 }
 

@@ -6,6 +6,7 @@ use justonce_core::{
     StoreResult,
 };
 
+use crate::phases::Journal;
 use crate::saga::{Log, StuckSaga};
 
 /// The operation of a record that can be resumed, with its recovery point; nothing if it cannot.
@@ -23,7 +24,7 @@ pub(super) fn resumable(stored: &Stored) -> Option<(Operation, &Checkpoint)> {
     Some((operation, point))
 }
 
-/// A stuck saga.
+/// A stuck or parked saga, or an operation of parked phases.
 #[derive(Clone, Debug)]
 pub struct Stuck {
     /// The name of its record.
@@ -32,14 +33,14 @@ pub struct Stuck {
     pub scope: Scope,
     /// Its key.
     pub key: Key,
-    /// The name of the saga.
+    /// The name of the saga; of phases, the operation in the scope.
     pub saga: String,
     /// What keeps failing.
     pub stuck: StuckSaga,
 }
 
-/// The stuck sagas within a scope, a page at a time, on any store. A page may be empty and still
-/// have a next one.
+/// The stuck and parked sagas within a scope, and parked phases, a page at a time, on any store. A
+/// page may be empty and still have a next one.
 ///
 /// Sagas that run are *in progress* too, so that each record of a page is looked into.
 ///
@@ -65,13 +66,15 @@ pub async fn stuck(
 
 fn stuck_in(id: RecordId, stored: &Stored) -> Option<Stuck> {
     let (operation, point) = resumable(stored)?;
-    let log = Log::read(point).ok()?;
-    let stuck = StuckSaga::of(&log);
-    (!stuck.steps.is_empty()).then(|| Stuck {
-        id,
-        scope: operation.scope().clone(),
-        key: operation.key().clone(),
-        saga: log.saga().to_owned(),
-        stuck,
-    })
+    let scope = operation.scope().clone();
+    let (saga, stuck) = match Log::read(point) {
+        Ok(log) => (log.saga().to_owned(), StuckSaga::of(&log)),
+        Err(_) => {
+            let parked = Journal::saved(point).ok()?.parked().map(str::to_owned);
+            let stuck = StuckSaga { steps: Vec::new(), parked };
+            (scope.part("operation").unwrap_or_default(), stuck)
+        }
+    };
+    let is_stuck = stuck.parked.is_some() || !stuck.steps.is_empty();
+    is_stuck.then(|| Stuck { id, scope, key: operation.key().clone(), saga, stuck })
 }

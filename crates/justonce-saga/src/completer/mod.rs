@@ -2,10 +2,13 @@
 
 mod driver;
 mod find;
+mod known;
+mod look;
+mod pool;
 mod round;
 mod settings;
 
-pub use driver::{Driver, Drove};
+pub use driver::{Driver, Drove, Progress};
 pub use find::{Stuck, stuck};
 pub use round::{Completer, Completing, Round};
 pub use settings::CompleterSettings;

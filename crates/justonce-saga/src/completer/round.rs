@@ -1,31 +1,19 @@
 //! Round by round: look for what nobody drives any more, and drive it on.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use futures_util::FutureExt;
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use justonce_core::store::{Cursor, ListQuery};
 use justonce_core::{
-    BackOff, Engine, Entropy, HandlerError, Operation, Outcome, RecordId, Scope, ScopeError,
-    StateName, StoreResult, Timestamp,
+    BackOff, Engine, Entropy, HandlerError, Outcome, RecordId, ScopeError, StateName, Timestamp,
 };
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-use super::driver::{Driver, Drove, PhasesDriver};
-use super::find::resumable;
+use super::driver::{Driver, PhasesDriver};
+use super::known::Known;
+use super::look::{Kind, Looking};
+use super::pool::Pool;
 use super::settings::CompleterSettings;
 use crate::phases::{PhaseRun, Phases};
-use crate::saga::STUCK;
-
-/// How many pages of the store one round looks at for each kind, if there is nothing on them: a
-/// store looks at a bounded number of records for each, and most are not of the kind.
-const MAX_LOOKS: usize = 20;
-/// The most stuck sagas whose last try is remembered; more are tried again too early.
-const MAX_REMEMBERED: usize = 10_000;
 
 /// Finds operations and sagas whose owner died, or whose retry is due, and drives them on. Any
 /// number of them may work on one store: the claims see to it that nothing is done twice.
@@ -48,15 +36,9 @@ pub struct Completer {
     settings: CompleterSettings,
     entropy: Entropy,
     kinds: Vec<Kind>,
-    /// When stuck sagas were tried last.
-    tried: Mutex<HashMap<RecordId, Instant>>,
-}
-
-/// One kind of operations, and how far this node has come with it.
-struct Kind {
-    driver: Arc<dyn Driver>,
-    scope: Scope,
-    places: Mutex<HashMap<StateName, Option<Cursor>>>,
+    known: Mutex<Known>,
+    /// One round at a time.
+    pool: tokio::sync::Mutex<Pool>,
 }
 
 /// What one round did.
@@ -70,6 +52,11 @@ pub struct Round {
     pub not_yet: usize,
     /// Operations that somebody else has, or that ended meanwhile.
     pub left: usize,
+    /// How many operations this node knows to be parked, newly or for long: nobody drives them on
+    /// until somebody retries them.
+    pub parked: usize,
+    /// The records of those that were parked in this round.
+    pub newly_parked: Vec<RecordId>,
     /// What went wrong: with a record, or with a whole kind.
     pub troubles: Vec<String>,
 }
@@ -93,7 +80,8 @@ impl Completer {
             settings,
             entropy: Entropy::from_system(),
             kinds: Vec::new(),
-            tried: Mutex::default(),
+            known: Mutex::default(),
+            pool: tokio::sync::Mutex::default(),
         }
     }
 
@@ -110,17 +98,8 @@ impl Completer {
     ///
     /// If its name cannot be the operation of a scope.
     pub fn with(mut self, driver: impl Driver) -> Result<Self, ScopeError> {
-        let scope = driver.scope()?;
-        // Nodes start at different places, so that they do not all try the same records first.
-        let (high, low) = (self.entropy.next_u128().to_be_bytes(), [0; 16]);
-        let mut start = [0; 32];
-        for (to, from) in start.iter_mut().zip(high.iter().rev().chain(&low)) {
-            *to = *from;
-        }
-        let place = Some(Cursor(RecordId::from_bytes(start)));
-        let places = [StateName::InProgress, StateName::Failed].map(|state| (state, place));
-        let places = Mutex::new(HashMap::from(places));
-        self.kinds.push(Kind { driver: Arc::new(driver), scope, places });
+        let kind = Kind::new(self.kinds.len(), driver, &self.entropy)?;
+        self.kinds.push(kind);
         Ok(self)
     }
 
@@ -166,16 +145,27 @@ impl Completer {
         pause.until(Timestamp::ZERO, 1, self.entropy.next_u32()).since(Timestamp::ZERO)
     }
 
-    /// One round: a page of each kind. Errors are told and left for the next round.
+    /// One round: looks for what nobody drives, a page of each kind, and drives it on. Errors are
+    /// told and left for the next round.
+    ///
+    /// It waits for what it drives, but no longer than the pause between two rounds: what takes
+    /// longer goes on in the background, until the completer is dropped, and a later round tells
+    /// what became of it.
     pub async fn round(&self) -> Round {
-        let mut round = Round::default();
-        let mut found = Vec::new();
+        let mut pool = self.pool.lock().await;
+        let (mut round, mut found) = (Round::default(), Vec::new());
         for kind in &self.kinds {
+            // As much as one round takes up is waiting for a place: there is no need for more.
+            if pool.waiting(kind.number) >= self.settings.page.max(1) {
+                continue;
+            }
             for state in [StateName::InProgress, StateName::Failed] {
                 if state == StateName::Failed && !kind.driver.retries() {
                     continue;
                 }
-                match self.look(kind, state, &mut round).await {
+                let looking =
+                    Looking { engine: &self.engine, settings: &self.settings, known: &self.known };
+                match looking.look(kind, state, &mut round).await {
                     Ok(operations) => found.push(operations),
                     Err(error) => {
                         round.troubles.push(format!("{}: {error}", kind.driver.name()));
@@ -183,112 +173,12 @@ impl Completer {
                 }
             }
         }
-        self.drive(fairly(found), &mut round).await;
+        pool.take_up(fairly(found));
+        pool.drive(&self.engine, &self.settings, &mut round).await;
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        round.parked = known.parked();
+        drop(known);
         round
-    }
-
-    /// The next page of one kind in one state.
-    async fn look<'a>(
-        &'a self,
-        kind: &'a Kind,
-        state: StateName,
-        round: &mut Round,
-    ) -> StoreResult<Vec<(&'a Kind, RecordId, Operation)>> {
-        let store = self.engine.store();
-        let mut query = ListQuery {
-            state: Some(state),
-            scope: Some(kind.scope.clone()),
-            unchanged_for: Some(self.settings.unchanged_for),
-            limit: self.settings.page,
-            after: kind.place(state),
-        };
-        let mut page = store.list(&query).await?;
-        // A page that only passed by others is no reason to wait for the next round.
-        for _ in 1..MAX_LOOKS {
-            if page.next.is_none() || !page.records.is_empty() {
-                break;
-            }
-            query.after = page.next;
-            page = store.list(&query).await?;
-        }
-        let mut found = Vec::new();
-        for summary in page.records {
-            round.seen += 1;
-            let stored = match store.get(&summary.id).await {
-                Ok(stored) => stored,
-                // One record that cannot be read must not keep the others waiting.
-                Err(error) => {
-                    round.troubles.push(format!("{}: {error}", summary.id));
-                    continue;
-                }
-            };
-            let Some((operation, point)) = stored.as_ref().and_then(resumable) else { continue };
-            if point.name() == STUCK && !self.is_due(summary.id) {
-                continue;
-            }
-            match kind.driver.fits(point) {
-                Ok(()) => found.push((kind, summary.id, operation)),
-                Err(why) => round.troubles.push(format!("{}: {why}", summary.id)),
-            }
-        }
-        // At the end it starts from the beginning.
-        kind.go_on(state, page.next);
-        Ok(found)
-    }
-
-    /// Drives operations on, a few at once.
-    async fn drive(&self, found: Vec<(&Kind, RecordId, Operation)>, round: &mut Round) {
-        let mut waiting = found.into_iter();
-        let mut driven = FuturesUnordered::new();
-        loop {
-            while driven.len() < self.settings.at_once.max(1)
-                && let Some((kind, id, operation)) = waiting.next()
-            {
-                let driving = kind.driver.drive(&self.engine, operation);
-                // A step that panics has given its operation up; the others go on.
-                let driving = AssertUnwindSafe(driving).catch_unwind();
-                driven.push(async move { (id, driving.await) });
-            }
-            let Some((id, drove)) = driven.next().await else { return };
-            match drove.unwrap_or_else(|_| Drove::Trouble("it panicked".into())) {
-                Drove::Ended => round.ended += 1,
-                Drove::NotYet => {
-                    round.not_yet += 1;
-                    self.remember(id);
-                }
-                Drove::Left => round.left += 1,
-                Drove::Trouble(why) => round.troubles.push(format!("{id}: {why}")),
-            }
-        }
-    }
-
-    /// Whether a stuck saga is to be tried again.
-    fn is_due(&self, id: RecordId) -> bool {
-        let Some(pause) = self.settings.retry_stuck else { return false };
-        let tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        tried.get(&id).is_none_or(|last| last.elapsed() >= pause)
-    }
-
-    fn remember(&self, id: RecordId) {
-        let pause = self.settings.retry_stuck.unwrap_or_default();
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        if tried.len() >= MAX_REMEMBERED {
-            tried.retain(|_, last| last.elapsed() < pause);
-        }
-        if tried.len() < MAX_REMEMBERED {
-            tried.insert(id, Instant::now());
-        }
-    }
-}
-
-impl Kind {
-    fn place(&self, state: StateName) -> Option<Cursor> {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.get(&state).copied().flatten()
-    }
-
-    fn go_on(&self, state: StateName, next: Option<Cursor>) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(state, next);
     }
 }
 

@@ -1,7 +1,8 @@
 //! The phases of an operation, declared once, and the way into them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use justonce_core::engine::Begun;
 use justonce_core::{
@@ -18,6 +19,10 @@ use super::run::PhaseRun;
 pub const MAX_PHASES: usize = 1000;
 /// The longest name of a phase or of a saga's step, in bytes.
 pub const MAX_NAME_BYTES: usize = 100;
+
+/// How long a phase, or one call of a saga's step, may take unless told otherwise: far more than a
+/// call takes, and so little that a few tries end before the claim does.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What stopped a handler that the program must be told of.
 pub(crate) type Trouble<E> = Arc<Mutex<Option<E>>>;
@@ -58,6 +63,20 @@ pub(crate) type Trouble<E> = Arc<Mutex<Option<E>>>;
 #[derive(Clone, Debug)]
 pub struct Phases {
     names: Arc<[String]>,
+    timeouts: Timeouts,
+}
+
+/// How long phases may take.
+#[derive(Clone, Debug)]
+pub(super) struct Timeouts {
+    all: Duration,
+    some: HashMap<String, Duration>,
+}
+
+impl Timeouts {
+    pub(super) fn of(&self, phase: &str) -> Duration {
+        self.some.get(phase).copied().unwrap_or(self.all)
+    }
 }
 
 impl Phases {
@@ -73,7 +92,34 @@ impl Phases {
         if different.len() != names.len() || !fit || !(1..=MAX_PHASES).contains(&names.len()) {
             return Err(PhasesError::Names(names));
         }
-        Ok(Self { names: names.into() })
+        let timeouts = Timeouts { all: DEFAULT_TIMEOUT, some: HashMap::new() };
+        Ok(Self { names: names.into(), timeouts })
+    }
+
+    /// How long each phase may take. Then it is dropped where it waits, and nobody knows whether it
+    /// took effect: the operation is given up, and whoever goes on with it begins the phase again,
+    /// with the same key. Default: one minute.
+    ///
+    /// ```
+    /// use justonce_saga::Phases;
+    /// use std::time::Duration;
+    ///
+    /// let phases = Phases::new(["reserve", "print"])?
+    ///     .timeout(Duration::from_secs(10))
+    ///     .timeout_of("print", Duration::from_secs(300));
+    /// # Ok::<(), justonce_saga::PhasesError>(())
+    /// ```
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.all = timeout;
+        self
+    }
+
+    /// How long one phase may take. Default: as all others.
+    #[must_use]
+    pub fn timeout_of(mut self, phase: impl Into<String>, timeout: Duration) -> Self {
+        self.timeouts.some.insert(phase.into(), timeout);
+        self
     }
 
     /// The operation with its input, which is stored together with the claim: then the
@@ -97,7 +143,7 @@ impl Phases {
         input: &T,
     ) -> Result<Operation, PhasesError> {
         let journal = Journal::new(&self.names).asked(input)?;
-        let point = Checkpoint::new(journal.name(), journal.data()?);
+        let point = Checkpoint::new(journal.name(), journal.fitting_data()?);
         Ok(operation.starting_from(point.map_err(|error| unsavable(journal.name(), error))?))
     }
 
@@ -161,6 +207,11 @@ impl Phases {
             None => Ok(Journal::new(&self.names)),
             Some(point) => self.read(point),
         };
+        // Only a retry makes parked ones go on.
+        let journal = journal.and_then(|journal| match journal.parked() {
+            None => Ok(journal),
+            Some(why) => Err(PhasesError::Parked(why.to_owned())),
+        });
         let journal = match journal {
             Ok(journal) => journal,
             Err(error) => {
@@ -172,7 +223,8 @@ impl Phases {
         };
         let trouble = Trouble::default();
         let run = async |context| {
-            let run = PhaseRun::new(context, journal, Arc::clone(&trouble));
+            let timeouts = self.timeouts.clone();
+            let run = PhaseRun::new(context, journal, timeouts, Arc::clone(&trouble));
             handler(run).await.map_err(|error| match error {
                 // Phases before it may have taken effect: the key must not be given back.
                 HandlerError::NotExecuted => HandlerError::Unknown,

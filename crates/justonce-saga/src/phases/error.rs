@@ -39,6 +39,9 @@ pub enum PhasesError {
         /// What is wrong with it.
         why: String,
     },
+    /// It failed too often, or what is done of it cannot be saved: nobody goes on with it before
+    /// somebody retries it, with [`retry`](crate::retry). Nothing was executed.
+    Parked(String),
     /// The engine could not do its work.
     Run(RunError),
 }
@@ -81,6 +84,9 @@ impl fmt::Display for PhasesError {
             }
             Self::Unsavable { phase, why } => {
                 write!(f, "the result of the phase {phase:?} cannot be saved: {why}")
+            }
+            Self::Parked(why) => {
+                write!(f, "the operation is parked until somebody retries it: {why}")
             }
             Self::Run(error) => error.fmt(f),
         }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::error::{PhasesError, ShapeChanged};
+use crate::saved::{MAX_SAVED_BYTES, cut, is_zero};
 
 /// The version in which journals are written.
 const VERSION: u32 = 1;
@@ -21,13 +22,21 @@ pub struct Journal {
     phases: Vec<String>,
     input: Option<Box<RawValue>>,
     results: Vec<Box<RawValue>>,
+    /// The attempt that brought the phases on last.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    progressed: u32,
+    /// Why nobody goes on with them until somebody retries them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parked: Option<String>,
 }
 
 impl Journal {
     /// The journal of an operation that nobody has begun.
     #[must_use]
     pub fn new(phases: &[String]) -> Self {
-        Self { version: VERSION, phases: phases.to_vec(), input: None, results: Vec::new() }
+        let phases = phases.to_vec();
+        let (input, results, progressed, parked) = Default::default();
+        Self { version: VERSION, phases, input, results, progressed, parked }
     }
 
     /// The same with what was asked.
@@ -49,13 +58,7 @@ impl Journal {
     ///
     /// If it is not a journal, or the phases have changed.
     pub fn read(point: &Checkpoint, declared: &[String]) -> Result<Self, PhasesError> {
-        let unreadable = |why: String| PhasesError::Unreadable { phase: None, why };
-        let saved: Self =
-            serde_json::from_slice(point.data()).map_err(|error| unreadable(error.to_string()))?;
-        if saved.version != VERSION {
-            let version = saved.version;
-            return Err(unreadable(format!("it has version {version}, and {VERSION} is known")));
-        }
+        let saved = Self::saved(point)?;
         let begun = saved.results.len() + 1;
         let same = saved.phases.iter().take(begun).eq(declared.iter().take(begun));
         if !same || saved.results.len() > declared.len() {
@@ -66,6 +69,49 @@ impl Journal {
             })));
         }
         Ok(Self { phases: declared.to_vec(), ..saved })
+    }
+
+    /// Reads a recovery point, whatever phases are declared.
+    pub(crate) fn saved(point: &Checkpoint) -> Result<Self, PhasesError> {
+        let unreadable = |why: String| PhasesError::Unreadable { phase: None, why };
+        let saved: Self =
+            serde_json::from_slice(point.data()).map_err(|error| unreadable(error.to_string()))?;
+        if saved.version != VERSION {
+            let version = saved.version;
+            return Err(unreadable(format!("it has version {version}, and {VERSION} is known")));
+        }
+        Ok(saved)
+    }
+
+    /// Why nobody goes on with the phases until somebody retries them; nothing while they may be
+    /// gone on with.
+    #[must_use]
+    pub fn parked(&self) -> Option<&str> {
+        self.parked.as_deref()
+    }
+
+    /// The attempt that brought the phases on last: one was done, or somebody retried them. Each
+    /// claim since then was a drive that failed.
+    #[must_use]
+    pub const fn progressed(&self) -> u32 {
+        self.progressed
+    }
+
+    /// The same, parked.
+    pub(crate) fn park(mut self, why: String) -> Self {
+        self.parked = Some(cut(why));
+        self
+    }
+
+    /// Why the phases of a recovery point are parked.
+    pub(crate) fn parked_in(point: &Checkpoint) -> Option<String> {
+        Self::saved(point).ok()?.parked
+    }
+
+    /// Parked phases as they are saved when somebody retries them under this attempt.
+    pub(crate) fn unparked_data(point: &Checkpoint, attempt: u32) -> Result<Bytes, PhasesError> {
+        let saved = Self::saved(point)?;
+        Self { parked: None, progressed: attempt, ..saved }.data()
     }
 
     /// How many phases are done.
@@ -110,13 +156,13 @@ impl Journal {
         })
     }
 
-    /// The same with the result of the next phase.
+    /// The same with the result of the next phase, done by this attempt.
     ///
     /// # Errors
     ///
     /// If the result cannot be written as JSON.
-    pub fn with<T: Serialize>(&self, result: &T) -> Result<Self, PhasesError> {
-        let mut journal = self.clone();
+    pub fn with<T: Serialize>(&self, result: &T, attempt: u32) -> Result<Self, PhasesError> {
+        let mut journal = Self { progressed: attempt, ..self.clone() };
         let phase = self.next().unwrap_or_default();
         journal.results.push(raw(result).map_err(|why| unsavable(phase, why))?);
         Ok(journal)
@@ -137,6 +183,20 @@ impl Journal {
     pub fn data(&self) -> Result<Bytes, PhasesError> {
         let bytes = serde_json::to_vec(self).map_err(|error| unsavable(self.name(), error))?;
         Ok(bytes.into())
+    }
+
+    /// The data of the recovery point, if there is room left for the reason of parking.
+    pub(super) fn fitting_data(&self) -> Result<Bytes, PhasesError> {
+        let data = self.data()?;
+        if data.len() <= MAX_SAVED_BYTES {
+            return Ok(data);
+        }
+        let why = format!(
+            "what is saved of the phases has {} bytes with it, at most {MAX_SAVED_BYTES} are kept: \
+             store large data elsewhere and keep its address",
+            data.len()
+        );
+        Err(unsavable(self.name(), why))
     }
 }
 
@@ -159,7 +219,7 @@ mod tests {
     fn saved(done: u32) -> Checkpoint {
         let mut journal = Journal::new(&names(&["a", "b", "c"])).asked(&17).unwrap();
         for result in 0..done {
-            journal = journal.with(&result).unwrap();
+            journal = journal.with(&result, 1).unwrap();
         }
         Checkpoint::new(journal.name(), journal.data().unwrap()).unwrap()
     }

@@ -6,6 +6,7 @@ mod journal;
 mod run;
 mod within;
 
+pub(crate) use declared::DEFAULT_TIMEOUT;
 pub use declared::{MAX_NAME_BYTES, MAX_PHASES, Phases};
 pub use error::{PhasesError, ShapeChanged};
 pub use journal::Journal;

@@ -7,11 +7,13 @@ use justonce_core::engine::{Context, SaveError};
 use justonce_core::{HandlerError, Key};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
-use super::declared::Trouble;
+use super::declared::{Timeouts, Trouble};
 use super::error::PhasesError;
 use super::journal::{Journal, unsavable};
 use super::within::Within;
+use crate::saga::PARKED;
 
 /// The phases of one operation while its handler runs.
 pub struct PhaseRun {
@@ -19,12 +21,18 @@ pub struct PhaseRun {
     journal: Journal,
     /// The phase that is entered next. It lies behind the journal while phases are handed over.
     at: usize,
+    timeouts: Timeouts,
     trouble: Trouble<PhasesError>,
 }
 
 impl PhaseRun {
-    pub(super) fn new(context: Context, journal: Journal, trouble: Trouble<PhasesError>) -> Self {
-        Self { context, journal, at: 0, trouble }
+    pub(super) const fn new(
+        context: Context,
+        journal: Journal,
+        timeouts: Timeouts,
+        trouble: Trouble<PhasesError>,
+    ) -> Self {
+        Self { context, journal, at: 0, timeouts, trouble }
     }
 
     /// What a handler knows of its operation.
@@ -59,7 +67,7 @@ impl PhaseRun {
         if let Some(saved) = self.enter(name)? {
             return Ok(saved);
         }
-        let result = phase(self.context.child_key(name)).await?;
+        let result = self.within(name, phase(self.context.child_key(name))).await?;
         self.leave(&result, false).await?;
         Ok(result)
     }
@@ -81,9 +89,24 @@ impl PhaseRun {
         }
         let within = Within::new(&self.context, &self.journal, name, &self.trouble);
         let made = within.made();
-        let result = phase(within).await?;
+        let result = self.within(name, phase(within)).await;
+        if result.is_err() {
+            // A result that cannot be saved was rolled back, and would be again and again.
+            self.park_unsavable().await;
+        }
+        let result = result?;
         self.leave(&result, made.is_made()).await?;
         Ok(result)
+    }
+
+    /// A phase that does not end in time may have taken effect.
+    async fn within<T>(
+        &self,
+        name: &str,
+        phase: impl Future<Output = Result<T, HandlerError>>,
+    ) -> Result<T, HandlerError> {
+        let limit = self.timeouts.of(name);
+        timeout(limit, phase).await.unwrap_or(Err(HandlerError::Unknown))
     }
 
     /// Whether a phase is done already: the result of the next phase, if it was saved.
@@ -102,17 +125,50 @@ impl PhaseRun {
 
     /// A phase is over. After the last one the outcome follows at once, and nothing is saved.
     async fn leave<T: Serialize>(&mut self, result: &T, saved: bool) -> Result<(), HandlerError> {
-        self.journal = self.journal.with(result).map_err(|error| self.stop(error))?;
-        self.at += 1;
-        if saved || self.journal.next().is_none() {
+        let journal = match self.journal.with(result, self.context.attempt()) {
+            Ok(journal) => journal,
+            Err(error) => return Err(self.park(error).await),
+        };
+        if saved || journal.next().is_none() {
+            self.journal = journal;
+            self.at += 1;
             return Ok(());
         }
-        let data = self.journal.data().map_err(|error| self.stop(error))?;
-        match self.context.save(self.journal.name(), data).await {
-            Ok(()) => Ok(()),
-            Err(SaveError::Refused(error)) => Err(self.stop(unsavable(self.journal.name(), error))),
+        let data = match journal.fitting_data() {
+            Ok(data) => data,
+            Err(error) => return Err(self.park(error).await),
+        };
+        match self.context.save(journal.name(), data).await {
+            Ok(()) => {
+                self.journal = journal;
+                self.at += 1;
+                Ok(())
+            }
+            Err(SaveError::Refused(error)) => {
+                let error = unsavable(journal.name(), error);
+                Err(self.park(error).await)
+            }
             // The phase took effect, and its result is not saved: whoever goes on finds out.
             Err(SaveError::Lost(_) | SaveError::Store(_)) => Err(HandlerError::Unknown),
+        }
+    }
+
+    /// Parks the operation as it was before the phase: whoever called the phase again would get
+    /// the same result again, and that would never end.
+    async fn park(&self, error: PhasesError) -> HandlerError {
+        let parked = self.journal.clone().park(error.to_string());
+        if let Ok(data) = parked.data() {
+            // If this fails, the drives are counted, and it is parked in the end.
+            let _ = self.context.save(PARKED, data).await;
+        }
+        self.stop(error)
+    }
+
+    /// Parks the operation if its phase could not make its recovery point.
+    async fn park_unsavable(&self) {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(error @ PhasesError::Unsavable { .. }) = trouble {
+            self.park(error).await;
         }
     }
 

@@ -73,8 +73,8 @@ impl Within {
     ///
     /// If the result cannot be saved. Roll back, and hand the error on with `?`.
     pub fn point<T: Serialize>(&self, result: &T) -> Result<Checkpoint, HandlerError> {
-        let point = self.journal.with(result).and_then(|journal| {
-            let made = self.context.point(journal.name(), journal.data()?);
+        let point = self.journal.with(result, self.context.attempt()).and_then(|journal| {
+            let made = self.context.point(journal.name(), journal.fitting_data()?);
             made.map_err(|error| unsavable(&self.name, error))
         });
         match point {

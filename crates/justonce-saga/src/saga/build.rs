@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use justonce_core::{
     Checkpoint, Entropy, Fingerprint, Key, OnConcurrent, Operation, Policy, ScopeBuilder,
@@ -14,7 +15,7 @@ use super::error::{InvalidSaga, SagaError};
 use super::log::{Log, PlannedStep};
 use super::step::SagaStep;
 use crate::endless::endless;
-use crate::phases::{MAX_NAME_BYTES, MAX_PHASES};
+use crate::phases::{DEFAULT_TIMEOUT, MAX_NAME_BYTES, MAX_PHASES};
 
 /// The name of the recovery point before the first step.
 pub(super) const ASKED: &str = "asked";
@@ -73,6 +74,7 @@ pub(super) struct Declared<C> {
     pub(super) steps: Vec<SagaStep<C>>,
     pub(super) policy: Arc<Policy>,
     pub(super) entropy: Entropy,
+    pub(super) step_timeout: Duration,
 }
 
 impl<C> Clone for Saga<C> {
@@ -92,6 +94,7 @@ where
             steps: Vec::new(),
             policy: Policy::default(),
             entropy: Entropy::from_system(),
+            step_timeout: DEFAULT_TIMEOUT,
         }
     }
 
@@ -118,7 +121,7 @@ where
         let asked =
             serde_json::to_vec(context).map_err(|error| SagaError::Unsavable(error.to_string()))?;
         let log = Log::new(self.name(), &self.0.plan, context)?;
-        let point = Checkpoint::new(ASKED, log.data()?);
+        let point = Checkpoint::new(ASKED, log.fitting_data()?);
         let point = point.map_err(|error| SagaError::Unsavable(error.to_string()))?;
         let fingerprint = Fingerprint::of_json(&scope, &asked);
         Ok(Operation::new(scope, key, fingerprint)
@@ -146,6 +149,7 @@ pub struct SagaBuilder<C> {
     steps: Vec<(SagaStep<C>, bool)>,
     policy: Policy,
     entropy: Entropy,
+    step_timeout: Duration,
 }
 
 impl<C> SagaBuilder<C> {
@@ -175,6 +179,13 @@ impl<C> SagaBuilder<C> {
         self
     }
 
+    /// How long one call of a step or compensation may take, unless the step says otherwise
+    /// ([`SagaStep::timeout`]). Default: one minute.
+    pub const fn step_timeout(mut self, timeout: Duration) -> Self {
+        self.step_timeout = timeout;
+        self
+    }
+
     /// Checks the whole.
     ///
     /// # Errors
@@ -201,6 +212,7 @@ impl<C> SagaBuilder<C> {
             steps: self.steps.into_iter().map(|(step, _)| step).collect(),
             policy: Arc::new(policy),
             entropy: self.entropy,
+            step_timeout: self.step_timeout,
         })))
     }
 }

@@ -1,6 +1,7 @@
 //! Carries out what the rules say, under one claim.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -12,13 +13,15 @@ use serde::de::DeserializeOwned;
 use super::build::{Declared, Saga};
 use super::call::Call;
 use super::error::SagaError;
-use super::log::Log;
+use super::log::{Log, LoggedStep, Mark};
 use super::next::{End, Event, Next, next};
 use super::outcome::{StuckSaga, done, rolled_back};
 use super::step::{Save, StepError, Tries};
 
 /// The name of the recovery point of a stuck saga.
 pub(crate) const STUCK: &str = "stuck";
+/// The name of the recovery point of what nobody drives on until somebody retries it.
+pub(crate) const PARKED: &str = "parked";
 
 /// Why a saga stopped before its end.
 pub(super) enum Stopped {
@@ -65,7 +68,9 @@ where
                     let answer = rolled_back(&self.log, &self.context)?;
                     return Ok(Err(HandlerError::Permanent(answer)));
                 }
-                Next::End(End::Stuck) => return Err(Stopped::Stuck(StuckSaga::of(&self.log))),
+                Next::End(End::Stuck | End::Parked) => {
+                    return Err(Stopped::Stuck(StuckSaga::of(&self.log)));
+                }
             };
             self.together(running).await?;
         }
@@ -77,11 +82,14 @@ where
         mut running: FuturesUnordered<BoxFuture<'static, Ended<C>>>,
     ) -> Result<(), Stopped> {
         let ahead = !self.log.is_rolled_back();
+        let mut unsavable = None;
         while let Some((step, event, save)) = running.next().await {
             if let Some(save) = save {
-                save(&mut self.context);
+                unsavable = self.take_over(step, save).or(unsavable);
             }
-            self.log.note(step, event);
+            if self.log.step(step).is_some_and(|step| step.mark != Mark::Unsaved) {
+                self.log.note(step, event);
+            }
             // That the saga is rolled back must be saved before the first compensation; and not
             // before it is known what became of every step that was begun.
             if ahead && self.log.is_rolled_back() && !running.is_empty() {
@@ -89,7 +97,38 @@ where
             }
             self.save(step).await?;
         }
-        Ok(())
+        unsavable.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Takes the result of a step into the context. If the log could not be saved with it, the
+    /// context stays as it is, and the saga is parked: the step would only run again and again.
+    fn take_over(&mut self, step: usize, save: Save<C>) -> Option<SagaError> {
+        let mut context = self.context.clone();
+        save(&mut context);
+        let mut log = self.log.clone();
+        log.note(step, Event::Done);
+        // The answer has its own limit.
+        let is_last = next(&log) == Next::End(End::Done);
+        let mut saved = log.set_context(&context);
+        if saved.is_ok() && !is_last {
+            saved = log.fitting_data().map(|_| ());
+        }
+        match saved {
+            Ok(()) => {
+                self.context = context;
+                None
+            }
+            Err(error) => {
+                let name = self.log.step(step).map(|step| step.planned.name.as_str());
+                let error = match error {
+                    SagaError::Unsavable(why) => why,
+                    other => other.to_string(),
+                };
+                let why = format!("with the result of {:?}, {error}", name.unwrap_or_default());
+                self.log.note(step, Event::Unsaved(why.clone()));
+                Some(SagaError::Unsavable(why))
+            }
+        }
     }
 
     /// Saves the log, unless the answer follows at once.
@@ -97,8 +136,15 @@ where
         let name = match next(&self.log) {
             Next::End(End::Done | End::RolledBack) => return Ok(()),
             Next::End(End::Stuck) => STUCK.to_owned(),
+            Next::End(End::Parked) => PARKED.to_owned(),
             Next::Run(_) | Next::Undo(_) => self.point_name(step),
         };
+        let failed = |step: &LoggedStep| {
+            matches!(step.mark, Mark::StuckAhead | Mark::StuckBack | Mark::Unsaved)
+        };
+        if self.log.step(step).is_some_and(|step| !failed(step)) {
+            self.log.set_progressed(self.claim.attempt());
+        }
         self.log.set_context(&self.context)?;
         match self.claim.save(&name, self.log.data()?).await {
             Ok(()) => Ok(()),
@@ -112,7 +158,7 @@ where
         let step = self.log.step(step);
         let name = step.map(|step| step.planned.name.as_str()).unwrap_or_default();
         match step.map(|step| step.mark) {
-            Some(super::log::Mark::Done) | None => name.to_owned(),
+            Some(Mark::Done) | None => name.to_owned(),
             Some(mark) => format!("{name} {mark:?}"),
         }
     }
@@ -134,7 +180,9 @@ where
             let Some(declared) = saga.steps.get(step) else {
                 return (step, Event::Refused("there is no such step".into()), None);
             };
-            let ended = retried(&saga, declared.tries, call, |call| (declared.run)(call)).await;
+            let limit = declared.timeout.unwrap_or(saga.step_timeout);
+            let run = |call| within(limit, (declared.run)(call));
+            let ended = retried(&saga, declared.tries, call, run).await;
             match ended {
                 Ok(save) => (step, Event::Done, Some(save)),
                 Err(StepError::Permanent(why)) => (step, Event::Refused(why), None),
@@ -150,8 +198,9 @@ where
             let Some(declared) = saga.steps.get(step) else {
                 return (step, Event::NotUndone("there is no such step".into()), None);
             };
-            let tries = declared.undo_tries;
-            let ended = retried(&saga, tries, call, |call| declared.call_undo(call)).await;
+            let limit = declared.timeout.unwrap_or(saga.step_timeout);
+            let undo = |call| within(limit, declared.call_undo(call));
+            let ended = retried(&saga, declared.undo_tries, call, undo).await;
             match ended {
                 Ok(()) => (step, Event::Undone, None),
                 Err(StepError::Permanent(why) | StepError::Passing(why)) => {
@@ -161,6 +210,18 @@ where
         }
         .boxed()
     }
+}
+
+/// A call that does not end in time may have taken effect.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    calling: BoxFuture<'static, Result<T, StepError>>,
+) -> BoxFuture<'static, Result<T, StepError>> {
+    async move {
+        let no_answer = |_| Err(StepError::Passing(format!("no answer within {limit:?}")));
+        tokio::time::timeout(limit, calling).await.unwrap_or_else(no_answer)
+    }
+    .boxed()
 }
 
 /// Tries until it succeeds, is refused, or was tried often enough.

@@ -1,15 +1,16 @@
 //! Sagas as anybody sees them in a store, without the program that runs them.
 
-use justonce_core::engine::Begun;
 use justonce_core::store::Stored;
 use justonce_core::{
-    Checkpoint, Engine, Failed, Header, MAX_CHECKPOINT_NAME_BYTES, OnConcurrent, Operation,
-    Outcome, RecordId, Scope, State, UnknownReason,
+    Checkpoint, Engine, Failed, Header, MAX_CHECKPOINT_NAME_BYTES, Operation, Outcome, RecordId,
+    Scope, State,
 };
 
 use super::error::SagaError;
 use super::log::Log;
 use super::outcome::{MARK, MARK_VERSION, StuckSaga};
+use super::park::{Taken, leave, store_error, take};
+use crate::phases::Journal;
 
 /// Where a saga is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,6 +19,8 @@ pub enum SagaState {
     Running,
     /// Something keeps failing that cannot be given up.
     Stuck,
+    /// It failed too often, or cannot be saved: nobody drives it on until somebody retries it.
+    Parked,
     /// All steps are done.
     Done,
     /// All that was done is undone.
@@ -26,7 +29,8 @@ pub enum SagaState {
 
 impl SagaState {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Running, Self::Stuck, Self::Done, Self::RolledBack];
+    pub const ALL: [Self; 5] =
+        [Self::Running, Self::Stuck, Self::Parked, Self::Done, Self::RolledBack];
 
     /// The name in messages and the admin API.
     #[must_use]
@@ -34,6 +38,7 @@ impl SagaState {
         match self {
             Self::Running => "running",
             Self::Stuck => "stuck",
+            Self::Parked => "parked",
             Self::Done => "done",
             Self::RolledBack => "rolled_back",
         }
@@ -103,8 +108,12 @@ impl SeenSaga {
     fn in_progress(scope: &Scope, point: &Checkpoint) -> Option<Self> {
         let log = Log::read(point).ok()?;
         let saga = scope.part("operation").filter(|name| name == log.saga())?;
-        let is_stuck = !StuckSaga::of(&log).steps.is_empty();
-        let state = if is_stuck { SagaState::Stuck } else { SagaState::Running };
+        let StuckSaga { steps, parked } = StuckSaga::of(&log);
+        let state = match (parked, steps.is_empty()) {
+            (Some(_), _) => SagaState::Parked,
+            (None, false) => SagaState::Stuck,
+            (None, true) => SagaState::Running,
+        };
         Some(Self { saga, state, log: Some(log) })
     }
 
@@ -128,47 +137,46 @@ pub enum Retried {
     None,
 }
 
-/// Makes a stuck saga due again, for the next [`Completer`](crate::Completer) or caller, whatever
-/// pause between tries they keep. Needs no program that knows the saga. Who asked is in the
-/// timeline.
+/// Makes a stuck or parked saga due again, for the next [`Completer`](crate::Completer) or caller,
+/// whatever pause between tries they keep; parked phases too. Needs no program that knows them. Who
+/// asked is in the timeline.
 ///
-/// Nothing is executed here. If the process dies half-way, the saga is as stuck as before, or due.
+/// Nothing is executed here. If the process dies half-way, it is as stuck as before, or due.
 ///
 /// # Errors
 ///
 /// If the store fails. It may be repeated.
 pub async fn retry(engine: &Engine, id: RecordId, by: &str) -> Result<Retried, SagaError> {
-    let store = |error| SagaError::Run(justonce_core::RunError::Store(error));
-    let Some(stored) = engine.store().get(&id).await.map_err(store)? else {
+    let Some(stored) = engine.store().get(&id).await.map_err(store_error)? else {
         return Ok(Retried::None);
     };
-    let (Some(seen), Some(record)) = (SeenSaga::of(&stored), stored.entry.record()) else {
-        return Ok(Retried::None);
-    };
+    let Some(record) = stored.entry.record() else { return Ok(Retried::None) };
+    let seen = SeenSaga::of(&stored);
     let State::InProgress(claim) = &record.state else {
-        return Ok(Retried::NotStuck(seen.state));
+        return Ok(seen.map_or(Retried::None, |seen| Retried::NotStuck(seen.state)));
     };
-    if seen.state != SagaState::Stuck {
-        return Ok(Retried::NotStuck(seen.state));
+    let is_parked = |point: &Checkpoint| Journal::parked_in(point).is_some();
+    match &seen {
+        Some(SeenSaga { state: SagaState::Stuck | SagaState::Parked, .. }) => {}
+        Some(seen) => return Ok(Retried::NotStuck(seen.state)),
+        None if claim.checkpoint.as_ref().is_some_and(is_parked) => {}
+        None => return Ok(Retried::None),
     }
     let subject = &record.subject;
     let operation = Operation::new(subject.scope.clone(), subject.key.clone(), subject.fingerprint)
-        .with_policy(std::sync::Arc::clone(&claim.policy))
-        .on_concurrent(OnConcurrent::Reject);
-    let Begun::Claimed(mut claim) = engine.begin(&operation).await? else {
-        return Ok(Retried::Busy);
-    };
-    let Some(point) = claim.checkpoint() else {
-        // It ended and was forgotten meanwhile. Nothing was executed.
-        let _ = claim.release().await.map_err(store)?;
-        return Ok(Retried::None);
+        .with_policy(std::sync::Arc::clone(&claim.policy));
+    let (claim, point) = match take(engine, operation).await? {
+        Taken::Held(claim, point) => (claim, point),
+        Taken::Busy => return Ok(Retried::Busy),
+        Taken::None => return Ok(Retried::None),
     };
     // As it is under this claim: somebody may have gone on with it since it was read.
-    let log = Log::read(point)?.retried();
-    let point = Checkpoint::new(&name(by), log.data()?)
-        .map_err(|error| SagaError::Unsavable(error.to_string()))?;
-    let _ = claim.save(point).await.map_err(store)?;
-    let _ = claim.abandon(UnknownReason::Reported).await.map_err(store)?;
+    let data = match seen {
+        Some(_) => Log::read(&point)?.retried().unparked(claim.attempt()).data()?,
+        None => Journal::unparked_data(&point, claim.attempt())
+            .map_err(|error| SagaError::Unreadable(error.to_string()))?,
+    };
+    leave(claim, &name(by), data).await?;
     Ok(Retried::Due)
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::error::{PlanChanged, SagaError};
+use crate::saved::{MAX_SAVED_BYTES, cut, is_zero};
 
 /// The version in which logs are written.
 const VERSION: u32 = 1;
@@ -40,6 +41,8 @@ pub enum Mark {
     StuckAhead,
     /// Its compensation keeps failing: the saga is stuck.
     StuckBack,
+    /// It took effect, and its result could not be saved: the saga is parked.
+    Unsaved,
 }
 
 /// A step in the log.
@@ -65,6 +68,12 @@ pub struct Log {
     fallen: Option<usize>,
     steps: Vec<LoggedStep>,
     context: Box<RawValue>,
+    /// The attempt that brought the saga on last.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    progressed: u32,
+    /// Why nobody drives the saga on until somebody retries it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parked: Option<String>,
 }
 
 impl Log {
@@ -89,6 +98,8 @@ impl Log {
             fallen: None,
             steps: plan.iter().map(step).collect(),
             context: written(context)?,
+            progressed: 0,
+            parked: None,
         })
     }
 
@@ -181,10 +192,32 @@ impl Log {
     pub(super) fn mark(&mut self, number: usize, mark: Mark, why: Option<String>) {
         if let Some(step) = self.steps.get_mut(number) {
             step.mark = mark;
-            if why.is_some() {
-                step.why = why;
+            if let Some(why) = why {
+                step.why = Some(cut(why));
             }
         }
+    }
+
+    /// The attempt that brought the saga on last: a step or compensation ended, or somebody
+    /// retried it. Each claim since then was a drive that failed.
+    #[must_use]
+    pub const fn progressed(&self) -> u32 {
+        self.progressed
+    }
+
+    /// This attempt brings the saga on.
+    pub(super) const fn set_progressed(&mut self, attempt: u32) {
+        self.progressed = attempt;
+    }
+
+    /// Why nobody drives the saga on until somebody retries it; nothing while it may be driven.
+    #[must_use]
+    pub fn parked(&self) -> Option<&str> {
+        self.parked.as_deref()
+    }
+
+    pub(super) fn set_parked(&mut self, why: Option<String>) {
+        self.parked = why.map(cut);
     }
 
     /// The context.
@@ -211,6 +244,19 @@ impl Log {
     pub fn data(&self) -> Result<Bytes, SagaError> {
         let bytes = serde_json::to_vec(self).map_err(|e| SagaError::Unsavable(e.to_string()))?;
         Ok(bytes.into())
+    }
+
+    /// The data of the recovery point, if there is room left for all that may become of the saga.
+    pub(super) fn fitting_data(&self) -> Result<Bytes, SagaError> {
+        let data = self.data()?;
+        if data.len() <= MAX_SAVED_BYTES {
+            return Ok(data);
+        }
+        Err(SagaError::Unsavable(format!(
+            "it has {} bytes, at most {MAX_SAVED_BYTES} are kept: store large data elsewhere and \
+             keep its address in the context",
+            data.len()
+        )))
     }
 }
 

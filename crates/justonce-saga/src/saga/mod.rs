@@ -8,15 +8,17 @@ mod inspect;
 mod log;
 mod next;
 mod outcome;
+mod park;
 mod run;
 mod step;
 
 pub use build::{Saga, SagaBuilder};
 pub use call::Call;
 pub use error::{InvalidSaga, PlanChanged, SagaError};
-pub(crate) use execute::STUCK;
+pub(crate) use execute::{PARKED, STUCK};
 pub use inspect::{Retried, SagaState, SeenSaga, retry};
 pub use log::{Log, LoggedStep, Mark, PlannedStep};
 pub use next::{End, Event, Next, next};
 pub use outcome::{RolledBack, SagaEnd, SagaRan, StuckSaga};
+pub(crate) use park::{park_phases, park_saga};
 pub use step::{SagaStep, StepError, Tries, Unsaved};

@@ -23,6 +23,8 @@ pub enum End {
     RolledBack,
     /// Something keeps failing that cannot be given up.
     Stuck,
+    /// It failed too often, or cannot be saved: nobody drives it on until somebody retries it.
+    Parked,
 }
 
 /// What became of a step or of its compensation.
@@ -38,15 +40,20 @@ pub enum Event {
     Undone,
     /// The compensation failed too often.
     NotUndone(String),
+    /// The step took effect, and its result cannot be saved.
+    Unsaved(String),
 }
 
 /// What a saga does next.
 ///
 /// Ahead, the first group that is not done is executed. Once a step was refused or given up, all
 /// that was done is compensated, the last group first. A compensation that keeps failing does not
-/// keep the others from being tried.
+/// keep the others from being tried. Nothing of a parked saga is called.
 #[must_use]
 pub fn next(log: &Log) -> Next {
+    if log.parked().is_some() {
+        return Next::End(End::Parked);
+    }
     let numbered = || log.steps().iter().enumerate();
     let stuck = numbered().any(|(_, step)| matches!(step.mark, Mark::StuckAhead | Mark::StuckBack));
     if !log.is_rolled_back() {
@@ -95,7 +102,39 @@ impl Log {
             Event::GivenUp(why) => self.mark(step, Mark::StuckAhead, Some(why)),
             Event::Undone => self.mark(step, Mark::Undone, None),
             Event::NotUndone(why) => self.mark(step, Mark::StuckBack, Some(why)),
+            // Whoever calls it again gets the same result again: that would never end.
+            Event::Unsaved(why) => {
+                self.mark(step, Mark::Unsaved, Some(why.clone()));
+                self.park(why);
+            }
         }
+    }
+
+    /// Nobody drives the saga on from here until somebody retries it.
+    pub fn park(&mut self, why: String) {
+        self.set_parked(Some(why));
+    }
+
+    /// Somebody retries a saga, parked or not, under this attempt: drives are counted anew. A step
+    /// whose result could not be saved is called again, by its key; if the saga is rolled back
+    /// meanwhile, it is compensated.
+    #[must_use]
+    pub fn unparked(mut self, attempt: u32) -> Self {
+        self.set_parked(None);
+        self.set_progressed(attempt);
+        let mark = if self.is_rolled_back() { Mark::Doubted } else { Mark::Waiting };
+        for number in 0..self.steps().len() {
+            if self.step(number).is_some_and(|step| step.mark == Mark::Unsaved) {
+                self.mark(number, mark, None);
+            }
+        }
+        self
+    }
+
+    /// How many drives in a row have failed, by the number of claims so far.
+    #[must_use]
+    pub const fn failed_drives(&self, attempts: u32) -> u32 {
+        attempts.saturating_sub(self.progressed())
     }
 
     /// Whoever goes on with a stuck saga tries again what keeps failing.
@@ -183,6 +222,28 @@ mod tests {
         log.note(1, Event::GivenUp("no answer".into()));
         assert_eq!(next(&log), Next::End(End::Stuck));
         assert_eq!(next(&log.retried()), Next::Run(vec![1]));
+    }
+
+    #[test]
+    fn a_parked_saga_is_left_alone_until_somebody_retries_it() {
+        let mut log = three();
+        log.note(0, Event::Done);
+        log.note(1, Event::Unsaved("too large".into()));
+        assert_eq!(next(&log), Next::End(End::Parked));
+        assert_eq!(next(&log.clone().retried()), Next::End(End::Parked), "a claim is no retry");
+        assert_eq!(log.failed_drives(7), 7);
+        let log = log.unparked(7);
+        assert_eq!(next(&log), Next::Run(vec![1]), "it is called again, by its key");
+        assert_eq!(log.failed_drives(9), 2);
+    }
+
+    #[test]
+    fn what_took_effect_unsaved_is_undone_if_the_saga_is_rolled_back() {
+        let mut log = log(&[("a", 0, true), ("b", 0, true)]);
+        log.note(0, Event::Refused("no".into()));
+        log.note(1, Event::Unsaved("too large".into()));
+        assert_eq!(next(&log), Next::End(End::Parked));
+        assert_eq!(next(&log.unparked(2)), Next::Undo(vec![1]));
     }
 
     #[test]

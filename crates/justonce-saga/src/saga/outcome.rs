@@ -19,7 +19,8 @@ pub enum SagaRan<C> {
     Ended(SagaEnd<C>),
     /// It ended before; this is the stored answer.
     Replayed(SagaEnd<C>),
-    /// Something keeps failing that cannot be given up. Asking again tries again.
+    /// Something keeps failing that cannot be given up. Asking again tries again, unless it is
+    /// parked.
     Stuck(StuckSaga),
     /// Somebody else is executing it.
     Busy(Busy),
@@ -59,12 +60,18 @@ pub struct RolledBack<C> {
 pub struct StuckSaga {
     /// The steps that keep failing, or whose compensations do, with what they said.
     pub steps: Vec<LoggedStep>,
+    /// Why it is parked: nobody drives it on until somebody retries it, with
+    /// [`retry`](crate::retry). Nothing while it is tried again.
+    pub parked: Option<String>,
 }
 
 impl StuckSaga {
     pub(crate) fn of(log: &Log) -> Self {
-        let is_stuck = |step: &&LoggedStep| matches!(step.mark, Mark::StuckAhead | Mark::StuckBack);
-        Self { steps: log.steps().iter().filter(is_stuck).cloned().collect() }
+        let is_stuck = |step: &&LoggedStep| {
+            matches!(step.mark, Mark::StuckAhead | Mark::StuckBack | Mark::Unsaved)
+        };
+        let steps = log.steps().iter().filter(is_stuck).cloned().collect();
+        Self { steps, parked: log.parked().map(str::to_owned) }
     }
 }
 

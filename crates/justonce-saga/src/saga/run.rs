@@ -11,14 +11,15 @@ use super::build::Saga;
 use super::error::SagaError;
 use super::execute::{Execution, Stopped};
 use super::log::Log;
-use super::outcome::{SagaEnd, SagaRan, read};
+use super::outcome::{SagaEnd, SagaRan, StuckSaga, read};
 
 impl<C> Saga<C>
 where
     C: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
 {
     /// Runs a saga if it is new, goes on with it if its owner died or it is stuck, and replays its
-    /// answer if it has ended. The operation is one of [`Saga::operation`].
+    /// answer if it has ended. One that is parked is not gone on with before somebody retries it.
+    /// The operation is one of [`Saga::operation`].
     ///
     /// The steps run inside this future. If it is dropped, the saga stays as it is saved, and the
     /// next call, or a [`Completer`](crate::Completer), goes on with it. **A step whose result was
@@ -67,6 +68,11 @@ where
                 return Err(error);
             }
         };
+        if log.parked().is_some() {
+            // Only a retry makes it go on. If this fails, the lease lapses and says the same.
+            let _ = claim.abandon(UnknownReason::Reported).await;
+            return Ok(SagaRan::Stuck(StuckSaga::of(&log)));
+        }
         let stopped = Mutex::new(None);
         let ran = engine.execute(operation, claim, async |context| {
             let ended = match Execution::new(self, context, log) {

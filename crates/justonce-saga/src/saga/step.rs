@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use justonce_core::BackOff;
@@ -92,6 +93,7 @@ pub struct SagaStep<C> {
     pub(super) undo: Option<Calls<C, ()>>,
     pub(super) tries: Tries,
     pub(super) undo_tries: Tries,
+    pub(super) timeout: Option<Duration>,
 }
 
 /// A step that says what of its result goes into the context.
@@ -139,6 +141,23 @@ impl<C: Send + Sync + 'static> SagaStep<C> {
         self
     }
 
+    /// How long one call of it, or of its compensation, may take. Then it is dropped where it
+    /// waits, and counts as [`StepError::Passing`]: it may have taken effect. Default: that of the
+    /// saga, [`SagaBuilder::step_timeout`](crate::SagaBuilder::step_timeout).
+    ///
+    /// ```
+    /// use justonce_saga::{Call, SagaStep, StepError};
+    /// use std::time::Duration;
+    ///
+    /// let slow = SagaStep::new("print", async |_: Call<u64>| Ok::<_, StepError>(()));
+    /// let slow = SagaStep::from(slow).timeout(Duration::from_secs(300));
+    /// ```
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
     /// Calls its compensation; one that has none has nothing to do.
     pub(super) fn call_undo(&self, call: Call<C>) -> Said<()> {
         self.undo.as_ref().map_or_else(|| ready(Ok(())).boxed(), |undo| undo(call))
@@ -163,7 +182,7 @@ impl<C: Send + Sync + 'static, T: Send + 'static> Unsaved<C, T> {
             .boxed()
         });
         let tries = Tries::default();
-        SagaStep { name: self.name, run, undo: None, tries, undo_tries: tries }
+        SagaStep { name: self.name, run, undo: None, tries, undo_tries: tries, timeout: None }
     }
 
     /// See [`SagaStep::undo`]. Nothing of the result is saved.

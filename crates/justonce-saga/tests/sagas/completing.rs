@@ -19,7 +19,9 @@ const AT_ONCE: CompleterSettings = CompleterSettings {
     unchanged_for: Duration::ZERO,
     page: 3,
     at_once: 4,
+    drive_timeout: Duration::from_secs(60),
     retry_stuck: Some(Duration::ZERO),
+    park_after: 1000,
 };
 /// How many rounds two nodes may take.
 const ROUNDS: usize = 200;

@@ -19,6 +19,7 @@ mod model;
 mod orders;
 mod phases;
 mod phases_model;
+mod poison;
 mod reconcile;
 mod reconcile_props;
 mod reconcile_stage;

@@ -22,6 +22,8 @@ const NO_WAY_BACK: Plan = &[("a", 0, true), ("b", 1, false)];
 struct Sagas {
     plan: Plan,
     rules: Rules,
+    /// What a retry makes of what is parked.
+    retried: fn(Log) -> Log,
     /// Whether the log is saved before the first compensation.
     saves_the_fall: bool,
     claims: u8,
@@ -48,6 +50,7 @@ struct World {
     troubles: u8,
     broken: Option<&'static str>,
     stuck: bool,
+    parked: bool,
 }
 
 /// A claim in a worker's hands, alive or lost.
@@ -69,6 +72,8 @@ enum Move {
     Go(usize),
     Answer(usize, usize, How),
     Save(usize),
+    /// Somebody retries what is parked.
+    Retry,
 }
 
 /// What becomes of a call.
@@ -80,12 +85,20 @@ enum How {
     Unheard,
     /// It never came, and is given up.
     Lost,
+    /// It took effect, and its result cannot be saved.
+    TooLarge,
 }
 
 const ALL_OR_NOTHING: &str = "an ended saga is entirely done or entirely undone, and stays so";
 const ORDER: &str = "a group runs after those before it, and is undone before them";
 const FINISHED: &str = "what is saved as done is not called again";
 const NOT_GIVEN_UP: &str = "what cannot be undone is not given up";
+const PARKED: &str = "nothing of what is saved as parked is called before somebody retries it";
+
+/// As the library does it.
+fn retried(log: Log) -> Log {
+    log.retried().unparked(0)
+}
 
 fn read(data: &[u8]) -> Log {
     Log::read(&Checkpoint::new("log", data.to_vec()).unwrap()).unwrap()
@@ -97,7 +110,7 @@ fn written(log: &Log) -> Vec<u8> {
 
 impl Sagas {
     fn shipped(plan: Plan) -> Self {
-        Self { plan, rules: next, saves_the_fall: true, claims: 3, troubles: 2 }
+        Self { plan, rules: next, retried, saves_the_fall: true, claims: 3, troubles: 2 }
     }
 
     fn group(&self, step: usize) -> usize {
@@ -116,6 +129,7 @@ impl Sagas {
                 world.workers[worker] = None;
                 match end {
                     End::Stuck => world.stuck = true,
+                    End::Parked => world.parked = true,
                     End::Done | End::RolledBack if alive => world.ended = Some(end),
                     End::Done | End::RolledBack => {}
                 }
@@ -123,6 +137,9 @@ impl Sagas {
             }
         };
         let saved = read(&world.saved);
+        if alive && saved.parked().is_some() {
+            world.broken = Some(PARKED);
+        }
         let again = |step: &usize| saved.steps()[*step].mark == Mark::Done;
         if alive && !undoing && calls.iter().any(again) {
             world.broken = Some(FINISHED);
@@ -166,6 +183,7 @@ impl Sagas {
             };
             match (how, *effect) {
                 (How::Unheard | How::Lost, _) => Event::GivenUp(String::new()),
+                (How::TooLarge, Effect::Done) => Event::Unsaved(String::new()),
                 (_, Effect::Done) => Event::Done,
                 _ => Event::Refused(String::new()),
             }
@@ -233,10 +251,14 @@ impl Model for Sagas {
             troubles: self.troubles,
             broken: None,
             stuck: false,
+            parked: false,
         }]
     }
 
     fn actions(&self, world: &World, moves: &mut Vec<Move>) {
+        if world.ended.is_none() && read(&world.saved).parked().is_some() {
+            moves.push(Move::Retry);
+        }
         for (worker, held) in world.workers.iter().enumerate() {
             let Some(held) = held else {
                 if world.claims > 0 && world.ended.is_none() {
@@ -251,8 +273,9 @@ impl Model for Sagas {
                 moves.push(Move::Go(worker));
             }
             for &step in held.calls.iter().filter(|_| !held.unsaved) {
-                let hows = [How::Heard, How::Refused, How::Unheard, How::Lost];
-                let fits = |how: &How| !(held.undoing && *how == How::Refused);
+                let hows = [How::Heard, How::Refused, How::Unheard, How::Lost, How::TooLarge];
+                let ahead = |how: &How| matches!(how, How::Refused | How::TooLarge);
+                let fits = |how: &How| !(held.undoing && ahead(how));
                 moves.extend(hows.into_iter().filter(fits).map(|h| Move::Answer(worker, step, h)));
             }
         }
@@ -273,6 +296,11 @@ impl Model for Sagas {
             Move::Go(worker) => self.go(&mut world, worker)?,
             Move::Answer(worker, step, how) => self.answer(&mut world, worker, step, how)?,
             Move::Save(worker) => self.save(&mut world, worker)?,
+            Move::Retry => {
+                // Under a claim of its own, so that whoever still works is refused.
+                world.fence += 1;
+                world.saved = written(&(self.retried)(read(&world.saved)));
+            }
         }
         Some(world)
     }
@@ -283,11 +311,16 @@ impl Model for Sagas {
             Property::always(ORDER, |_, world: &World| world.broken != Some(ORDER)),
             Property::always(FINISHED, |_, world: &World| world.broken != Some(FINISHED)),
             Property::always(NOT_GIVEN_UP, |_, world: &World| world.broken != Some(NOT_GIVEN_UP)),
+            Property::always(PARKED, |_, world: &World| world.broken != Some(PARKED)),
+            Property::sometimes("parked", |_, world: &World| world.parked),
+            Property::sometimes("parked, retried and done", |_, world: &World| {
+                world.parked && world.ended == Some(End::Done)
+            }),
             Property::sometimes("done", |_, world: &World| world.ended == Some(End::Done)),
             Property::sometimes("rolled back", |_, w: &World| w.ended == Some(End::RolledBack)),
             Property::sometimes("stuck", |_, world: &World| world.stuck),
-            Property::sometimes("done by a third claim", |_, world: &World| {
-                world.ended == Some(End::Done) && world.fence == 3
+            Property::sometimes("done by a third claim", |model: &Self, world: &World| {
+                world.ended == Some(End::Done) && world.claims == model.claims - 3
             }),
         ]
     }
@@ -389,4 +422,30 @@ fn running_a_finished_step_again_is_caught() {
         }
     }
     hunt(mutant(starts_anew), FINISHED);
+}
+
+#[test]
+fn calling_a_parked_saga_is_caught() {
+    fn tries_all_the_same(log: &Log) -> Next {
+        next(&log.clone().unparked(0))
+    }
+    hunt(mutant(tries_all_the_same), PARKED);
+}
+
+#[test]
+fn a_retry_that_forgets_what_took_effect_unsaved_is_caught() {
+    // As if a step whose result could not be saved had never been called.
+    fn forgets(log: Log) -> Log {
+        let is_unsaved = |step: &justonce_saga::LoggedStep| step.mark == Mark::Unsaved;
+        let unsaved: Vec<usize> =
+            (0..log.steps().len()).filter(|step| is_unsaved(&log.steps()[*step])).collect();
+        let mut log = log.retried().unparked(0);
+        if log.is_rolled_back() {
+            for step in unsaved {
+                log.note(step, Event::Refused(String::new()));
+            }
+        }
+        log
+    }
+    hunt(Sagas { retried: forgets, ..Sagas::shipped(BESIDE) }, ALL_OR_NOTHING);
 }

@@ -1,10 +1,13 @@
 //! What only phases promise.
 
+use std::time::Duration;
+
 use justonce_core::{
     Engine, HandlerError, Key, MAX_CHECKPOINT_BYTES, OnFailure, OnLapsed, Operation, Outcome,
     Policy, Ran, Scope, StateName,
 };
-use justonce_saga::{Phases, PhasesError};
+use justonce_saga::{Phases, PhasesError, Retried, retry};
+use tokio::time::Instant;
 
 use crate::ground::Ground;
 
@@ -93,6 +96,11 @@ async fn what_the_program_does_wrong_is_told_and_nothing_is_lost() {
     });
     let said = large.await.unwrap_err();
     assert!(matches!(said, PhasesError::Unsavable { .. }), "{said}");
+    // It would only run again and again, so nobody goes on with it before somebody retries it.
+    let parked = phases.run(&engine, &asked, async |_| panic!("it is parked")).await;
+    assert!(matches!(parked, Err(PhasesError::Parked(_))), "{parked:?}");
+    assert_eq!(retry(&engine, asked.id(), "ann").await.unwrap(), Retried::Due);
+    assert_eq!(retry(&engine, asked.id(), "ann").await.unwrap(), Retried::None);
     begun(&engine, &phases).await;
     let other = phases.run(&engine, &asked, async |mut run| {
         let _: Vec<String> = run.phase("first", async |_| panic!("it is done")).await?;
@@ -120,4 +128,37 @@ async fn policies_that_would_forget_are_refused() {
     for names in [&["a", "a"][..], &[""], &[]] {
         assert!(Phases::new(names.iter().copied()).is_err(), "{names:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_phase_that_hangs_is_given_up_in_time_and_begun_again() {
+    let engine = Ground::memory().engine();
+    let second = Duration::from_secs(1);
+    let phases = Phases::new(["first", "second"]).unwrap().timeout_of("second", second);
+    let (asked, start) = (operation(), Instant::now());
+    let ran = phases.run(&engine, &asked, async |mut run| {
+        let _: u32 = run.phase("first", async |_| Ok(1)).await?;
+        let _: u32 = run.phase("second", async |_| std::future::pending().await).await?;
+        panic!("it hangs")
+    });
+    assert!(matches!(ran.await.unwrap(), Ran::Abandoned(_)));
+    assert!((second..second * 2).contains(&start.elapsed()), "{:?}", start.elapsed());
+    let (phases, start) = (phases.timeout(second * 5), Instant::now());
+    let ran = phases.run(&engine, &asked, async |mut run| {
+        let first: u32 = run.phase("first", async |_| panic!("it is done")).await?;
+        let _: u32 = run.phase("second", async |_| Ok(2)).await?;
+        Ok(Outcome::bytes(first.to_string()))
+    });
+    assert_eq!(ran.await.unwrap(), Ran::Executed(Outcome::bytes("1")));
+    assert!(start.elapsed() < second);
+    // Nobody said how long: a minute.
+    let hanging = Operation::without_fingerprint(Scope::global(), Key::client("order-18").unwrap());
+    let hanging = hanging.with_policy(std::sync::Arc::clone(operation().policy()));
+    let (phases, start) = (Phases::new(["first"]).unwrap(), Instant::now());
+    let ran = phases.run(&engine, &hanging, async |mut run| {
+        let _: u32 = run.phase("first", async |_| std::future::pending().await).await?;
+        panic!("it hangs")
+    });
+    assert!(matches!(ran.await.unwrap(), Ran::Abandoned(_)));
+    assert!((second * 60..second * 62).contains(&start.elapsed()), "{:?}", start.elapsed());
 }

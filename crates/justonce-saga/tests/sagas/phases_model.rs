@@ -93,7 +93,7 @@ impl Phased {
         if *by == 0 {
             *by = held.fence;
         }
-        let journal = written(&journal.with(by).unwrap());
+        let journal = written(&journal.with(by, 0).unwrap());
         let apart = !within || self.wrong == Wrong::SavesApart;
         if !apart {
             world.saved.clone_from(&journal);

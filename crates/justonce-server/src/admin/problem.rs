@@ -28,7 +28,7 @@ impl Refusal {
     /// The answer to a retry of a saga that is not stuck.
     pub(crate) fn not_stuck(state: SagaState) -> Self {
         let detail =
-            format!("The saga is {}, and only what is stuck can be retried.", state.as_str());
+            format!("The saga is {}: only what is stuck or parked can be retried.", state.as_str());
         Self(Problem::new(ProblemCode::NotStuck, detail).with("state", json!(state.as_str())))
     }
 

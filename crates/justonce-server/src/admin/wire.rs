@@ -207,6 +207,9 @@ pub(crate) struct SagaRow {
     /// The steps that keep failing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) stuck: Vec<String>,
+    /// Why nobody drives it on until somebody retries it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parked: Option<String>,
 }
 
 /// A saga with its steps.

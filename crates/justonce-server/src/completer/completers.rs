@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use justonce::Engine;
 use justonce::saga::{Completer, CompleterSettings, Completing, Round};
-use metrics::counter;
+use metrics::{counter, gauge};
 
 use super::driver::RouteDriver;
 use crate::config::Settings;
@@ -37,8 +37,10 @@ impl Completers {
             self.stop();
             return Ok(());
         };
+        // A request has a time limit of its own, and no claim is renewed beyond its cap.
+        let cap = routes.iter().map(|route| route.policy.lease_cap()).max().unwrap_or(lease);
         describe();
-        let mut completer = Completer::new(engine, completer_settings(settings, lease / 3));
+        let mut completer = Completer::new(engine, completer_settings(settings, lease / 3, cap));
         let mut names = Vec::new();
         for route in routes {
             // Two patterns may share a name, and with it their keys.
@@ -64,14 +66,20 @@ impl fmt::Debug for Completers {
     }
 }
 
-const fn completer_settings(settings: &Settings, unchanged_for: Duration) -> CompleterSettings {
+fn completer_settings(
+    settings: &Settings,
+    unchanged_for: Duration,
+    drive_timeout: Duration,
+) -> CompleterSettings {
     let limits = settings.completer;
     CompleterSettings {
         every: limits.every,
         unchanged_for,
         page: PAGE,
         at_once: limits.at_once,
+        drive_timeout,
         retry_stuck: None,
+        ..CompleterSettings::default()
     }
 }
 
@@ -80,6 +88,7 @@ fn describe() {
     for result in ["ended", "not_yet", "left", "trouble"] {
         counter!("justonce_completer_operations_total", "result" => result).increment(0);
     }
+    gauge!("justonce_completer_parked").set(0.0);
 }
 
 /// Counts and logs what a round did.
@@ -95,6 +104,7 @@ fn tell(round: Round) {
     }
     counter!("justonce_completer_records_total").increment(round.seen as u64);
     counter!("justonce_completer_rounds_total").increment(1);
+    gauge!("justonce_completer_parked").set(round.parked as f64);
     let Round { ended, not_yet, .. } = round;
     if ended + not_yet > 0 {
         tracing::info!(target: "justonce::completer", ended, not_yet, "operations were driven on");

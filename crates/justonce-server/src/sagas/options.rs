@@ -22,14 +22,14 @@ pub enum SagasCommand {
     List(SagaListOptions),
     /// Show a saga: what became of its steps, and what keeps failing
     Show(SagaShowOptions),
-    /// Make a stuck saga due again: the next completer or caller drives it on
+    /// Make a stuck or parked saga due again: the next completer or caller drives it on
     Retry(SagaRetryOptions),
 }
 
 /// Which sagas.
 #[derive(Debug, Args)]
 pub struct SagaListOptions {
-    /// running, stuck, done or rolled_back
+    /// running, stuck, parked, done or rolled_back
     #[arg(long)]
     pub state: Option<String>,
     /// Of this name

@@ -29,6 +29,9 @@ pub(super) fn page(page: &SagaPage) {
 /// A saga, its steps and its timeline.
 pub(super) fn detail(detail: &SagaDetail) {
     let mut lines = about(&detail.row);
+    if let Some(why) = &detail.row.parked {
+        lines.push(("parked because", visible(why)));
+    }
     if let Some(claim) = &detail.claim {
         lines.push(("last owner", claim.owner.clone()));
         lines.push(("lease until", claim.lease_until.clone()));

@@ -191,6 +191,35 @@ fn two_gateways_on_one_redis_send_it_once() {
     assert!(upstream.is_left_alone());
 }
 
+/// A service that hangs for one operation keeps the completer from no other.
+#[test]
+fn an_operation_that_hangs_keeps_no_other_waiting() {
+    let server = RedisServer::start().unwrap();
+    let upstream = Upstream::new();
+    let homes = [Home::new(), Home::new(), Home::new()];
+    let idle = COMPLETE.replace("'100ms'", "'1h'");
+    for (home, config) in homes.iter().zip([&idle, COMPLETE, &idle]) {
+        home.configure_on(upstream.address(), &server.url(), config);
+    }
+    let (one, two) = (homes[0].start(), homes[1].start());
+    let _call = Call::pay(one.address, "hangs", BODY);
+    let first = upstream.accept().read();
+    one.kill();
+    let mut hanging = resent(&upstream, &first, "2");
+    // It hangs. Now another gateway dies.
+    let three = homes[2].start();
+    let _call = Call::pay(three.address, "k", BODY);
+    let first = upstream.accept().read();
+    three.kill();
+    resent(&upstream, &first, "2").answer("201 Created", &[], b"paid");
+    completed(two.address, "k");
+    // Nobody has given up the first one meanwhile.
+    assert_eq!(state(two.address, "hangs"), "in_progress");
+    assert!(upstream.is_left_alone());
+    hanging.answer("201 Created", &[], b"late");
+    completed(two.address, "hangs");
+}
+
 /// Nothing of this happens where a route does not say so.
 #[test]
 fn without_the_setting_nobody_asks_but_the_client() {

@@ -55,6 +55,7 @@ impl Program {
         for kind in ["fine", "refused", "stuck"] {
             program.run(kind);
         }
+        program.park();
         program
     }
 
@@ -64,6 +65,24 @@ impl Program {
         let key = Key::client(format!("order-{kind}")).unwrap();
         let operation = saga.operation(scope, key, &kind.to_owned()).unwrap();
         self.runtime.block_on(saga.run(&self.engine, &operation)).unwrap();
+    }
+
+    /// Leaves a saga whose result cannot be saved.
+    fn park(&self) {
+        let load = SagaStep::new("load", async |call: StepCall<String>| match &**call.context() {
+            "parked" => Ok::<_, StepError>("x".repeat(300 * 1024)),
+            _ => Ok(String::new()),
+        });
+        let load = load.saves(|context: &mut String, loaded| *context = loaded);
+        let saga = Saga::builder("report")
+            .step(load)
+            .step(SagaStep::new("send", async |_: StepCall<String>| Ok(())))
+            .build()
+            .unwrap();
+        let key = Key::client("report-parked").unwrap();
+        let operation = saga.operation(Scope::builder(), key, &"parked".to_owned()).unwrap();
+        let said = self.runtime.block_on(saga.run(&self.engine, &operation)).unwrap_err();
+        assert!(said.to_string().contains("load"), "{said}");
     }
 
     /// How many a completer ends that leaves stuck sagas to the operator.
@@ -116,10 +135,15 @@ fn seen_and_retried(program: &Program, url: &str) {
     let gateway = home.start();
     // What else is in the store is no saga.
     assert_eq!(pay(gateway.address, "k", BODY).status(), 201);
-    let all = [("order-fine", "done"), ("order-refused", "rolled_back"), ("order-stuck", "stuck")];
+    let all = [
+        ("order-fine", "done"),
+        ("order-refused", "rolled_back"),
+        ("order-stuck", "stuck"),
+        ("report-parked", "parked"),
+    ];
     let all = all.map(|(key, state)| (key.to_owned(), state.to_owned()));
     assert_eq!(rows(&gateway, ""), all);
-    assert_eq!(rows(&gateway, "?saga=order&tenant=acme"), all);
+    assert_eq!(rows(&gateway, "?saga=order&tenant=acme"), all[..3]);
     assert_eq!(rows(&gateway, "?saga=other"), []);
     for (key, state) in &all {
         assert_eq!(rows(&gateway, &format!("?state={state}")), [(key.clone(), state.clone())]);
@@ -127,13 +151,14 @@ fn seen_and_retried(program: &Program, url: &str) {
     let stuck = id(&gateway, "stuck");
     shown(&gateway, &stuck);
     refused(&gateway, &stuck);
+    parked(&gateway);
     // The completer leaves it alone, until somebody asks for it.
     assert_eq!(program.complete(), 0);
     program.mended.store(true, Ordering::SeqCst);
     assert_eq!(program.complete(), 0);
     let retried = printed(&sagas(&gateway, &["retry", &stuck[..16]]));
     assert!(retried.contains(&stuck) && retried.contains("due again"), "{retried}");
-    assert_eq!(rows(&gateway, "?state=running").len(), 1);
+    assert_eq!(rows(&gateway, "?state=running&saga=order").len(), 1);
     assert_eq!(program.complete(), 1);
     assert_eq!(rows(&gateway, "?state=rolled_back").len(), 2);
     let show = printed(&sagas(&gateway, &["show", &stuck]));
@@ -162,7 +187,22 @@ fn shown(gateway: &Gateway, stuck: &str) {
         assert!(show.contains(text), "{text} is missing in\n{show}");
     }
     let json: Value = serde_json::from_str(&printed(&sagas(gateway, &["list", "--json"]))).unwrap();
-    assert_eq!(json["sagas"].as_array().unwrap().len(), 3);
+    assert_eq!(json["sagas"].as_array().unwrap().len(), 4);
+}
+
+fn parked(gateway: &Gateway) {
+    let parked = id(gateway, "parked");
+    let list = printed(&sagas(gateway, &["list", "--state", "parked"]));
+    for text in [&parked[..16], "report-parked", "load"] {
+        assert!(list.contains(text), "{text} is missing in\n{list}");
+    }
+    let show = printed(&sagas(gateway, &["show", &parked[..16]]));
+    for text in ["parked because", "253952", "unsaved"] {
+        assert!(show.contains(text), "{text} is missing in\n{show}");
+    }
+    printed(&sagas(gateway, &["retry", &parked[..16]]));
+    assert_eq!(rows(gateway, "?state=running").len(), 1);
+    assert_eq!(rows(gateway, "?state=parked"), []);
 }
 
 fn refused(gateway: &Gateway, stuck: &str) {

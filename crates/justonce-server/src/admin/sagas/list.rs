@@ -92,7 +92,7 @@ impl Wanted {
 /// The state of the record of such a saga.
 const fn kept_as(state: SagaState) -> StateName {
     match state {
-        SagaState::Running | SagaState::Stuck => StateName::InProgress,
+        SagaState::Running | SagaState::Stuck | SagaState::Parked => StateName::InProgress,
         SagaState::Done => StateName::Completed,
         SagaState::RolledBack => StateName::Failed,
     }

@@ -25,6 +25,7 @@ fn of_record(record: KeyRow, seen: &SeenSaga) -> SagaRow {
         created_at: record.created_at,
         changed_at: record.changed_at,
         stuck: stuck.map(|step| step.planned.name.clone()).collect(),
+        parked: seen.log.as_ref().and_then(Log::parked).map(str::to_owned),
     }
 }
 
@@ -58,7 +59,7 @@ fn step(step: &LoggedStep) -> StepRow {
 }
 
 const fn is_stuck(step: &LoggedStep) -> bool {
-    matches!(step.mark, Mark::StuckAhead | Mark::StuckBack)
+    matches!(step.mark, Mark::StuckAhead | Mark::StuckBack | Mark::Unsaved)
 }
 
 const fn mark(mark: Mark) -> &'static str {
@@ -70,5 +71,6 @@ const fn mark(mark: Mark) -> &'static str {
         Mark::Undone => "undone",
         Mark::StuckAhead => "stuck_ahead",
         Mark::StuckBack => "stuck_back",
+        Mark::Unsaved => "unsaved",
     }
 }

@@ -1,0 +1,7 @@
+-- mark: a write that leaves nothing, so that WAIT on this connection covers what others wrote
+-- before it.
+--
+-- KEYS  mark
+redis.call('SET', KEYS[1], '')
+redis.call('DEL', KEYS[1])
+return 1

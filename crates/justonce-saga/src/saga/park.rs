@@ -1,0 +1,114 @@
+//! Changing what is saved of something that nobody drives, without executing anything.
+
+use bytes::Bytes;
+use justonce_core::engine::Begun;
+use justonce_core::{
+    Checkpoint, Engine, HeldClaim, OnConcurrent, Operation, RunError, StoreError, UnknownReason,
+};
+
+use super::error::SagaError;
+use super::execute::PARKED;
+use super::log::Log;
+use super::outcome::StuckSaga;
+use crate::phases::Journal;
+
+/// What became of a claim that was taken only to change what is saved.
+pub(super) enum Taken {
+    /// It is held, and has a recovery point.
+    Held(HeldClaim, Checkpoint),
+    /// Somebody else has it.
+    Busy,
+    /// It ended and was forgotten meanwhile. Nothing was executed.
+    None,
+}
+
+pub(super) const fn store_error(error: StoreError) -> SagaError {
+    SagaError::Run(RunError::Store(error))
+}
+
+/// Takes the claim of something that nobody drives.
+pub(super) async fn take(engine: &Engine, operation: Operation) -> Result<Taken, SagaError> {
+    let operation = operation.on_concurrent(OnConcurrent::Reject);
+    let Begun::Claimed(mut claim) = engine.begin(&operation).await? else {
+        return Ok(Taken::Busy);
+    };
+    let Some(point) = claim.checkpoint().cloned() else {
+        let _ = claim.release().await.map_err(store_error)?;
+        return Ok(Taken::None);
+    };
+    Ok(Taken::Held(claim, point))
+}
+
+/// Saves a recovery point and gives the claim up, so that whoever comes next finds it.
+pub(super) async fn leave(mut claim: HeldClaim, name: &str, data: Bytes) -> Result<(), SagaError> {
+    let point = Checkpoint::new(name, data);
+    let point = point.map_err(|error| SagaError::Unsavable(error.to_string()))?;
+    let _ = claim.save(point).await.map_err(store_error)?;
+    let _ = claim.abandon(UnknownReason::Reported).await.map_err(store_error)?;
+    Ok(())
+}
+
+/// Parks a saga of which so many drives in a row have failed; nothing if somebody has it, or it has
+/// come on meanwhile.
+pub(crate) async fn park_saga(
+    engine: &Engine,
+    operation: Operation,
+    limit: u32,
+) -> Result<Option<String>, SagaError> {
+    park(engine, operation, |point, attempts| {
+        let mut log = Log::read(point)?;
+        let failed = log.failed_drives(attempts);
+        if log.parked().is_some() || failed < limit {
+            return Ok(None);
+        }
+        let said: Vec<String> = StuckSaga::of(&log)
+            .steps
+            .into_iter()
+            .map(|step| format!("; {}: {}", step.planned.name, step.why.unwrap_or_default()))
+            .collect();
+        let why = format!("{failed} drives in a row have failed{}", said.concat());
+        log.park(why.clone());
+        Ok(Some((log.data()?, why)))
+    })
+    .await
+}
+
+/// The same for phases.
+pub(crate) async fn park_phases(
+    engine: &Engine,
+    operation: Operation,
+    limit: u32,
+) -> Result<Option<String>, SagaError> {
+    park(engine, operation, |point, attempts| {
+        let unreadable = |error| SagaError::Unreadable(format!("{error}"));
+        let journal = Journal::saved(point).map_err(unreadable)?;
+        let failed = attempts.saturating_sub(journal.progressed());
+        if journal.parked().is_some() || failed < limit {
+            return Ok(None);
+        }
+        let why = format!("{failed} drives in a row have failed");
+        let data = journal.park(why.clone()).data().map_err(unreadable)?;
+        Ok(Some((data, why)))
+    })
+    .await
+}
+
+/// Parks something if `judge` says so, by what is saved and the number of attempts before this one.
+async fn park(
+    engine: &Engine,
+    operation: Operation,
+    judge: impl FnOnce(&Checkpoint, u32) -> Result<Option<(Bytes, String)>, SagaError>,
+) -> Result<Option<String>, SagaError> {
+    let Taken::Held(mut claim, point) = take(engine, operation).await? else { return Ok(None) };
+    match judge(&point, claim.attempt().saturating_sub(1)) {
+        Ok(Some((data, why))) => {
+            leave(claim, PARKED, data).await?;
+            Ok(Some(why))
+        }
+        judged => {
+            // As it was, for whoever comes next.
+            let _ = claim.abandon(UnknownReason::Reported).await.map_err(store_error)?;
+            judged.map(|_| None)
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What logs and journals share about what is saved.
+
+use justonce_core::MAX_CHECKPOINT_BYTES;
+
+/// How much is kept of what somebody said went wrong, in bytes: it is for people.
+const MAX_WHY_BYTES: usize = 1024;
+/// The largest log or journal, in bytes. The rest of a recovery point is left for the reason of
+/// parking: what cannot be saved must still be able to say so.
+pub(crate) const MAX_SAVED_BYTES: usize = MAX_CHECKPOINT_BYTES - 8 * MAX_WHY_BYTES;
+
+/// What is kept of a reason.
+pub(crate) fn cut(mut why: String) -> String {
+    let mut end = why.len().min(MAX_WHY_BYTES);
+    while !why.is_char_boundary(end) {
+        end -= 1;
+    }
+    why.truncate(end);
+    why
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference over")]
+pub(crate) const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_cut_between_two_letters() {
+        assert_eq!(cut("no lorry".into()), "no lorry");
+        let long = cut("é".repeat(MAX_WHY_BYTES));
+        assert_eq!(long.len(), MAX_WHY_BYTES);
+        assert_eq!(cut(format!("x{}", "é".repeat(MAX_WHY_BYTES))).len(), MAX_WHY_BYTES - 1);
+    }
+}
