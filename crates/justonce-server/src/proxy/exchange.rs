@@ -145,6 +145,7 @@ async fn send(
     progress: Option<&Progress>,
     manner: Manner,
 ) -> Sent {
+    connection.begin();
     // The answer arrives only while we drive the connection ourselves, so nobody needs to wake us
     // for it; therefore it must not lose its turn to the task's budget either.
     let mut answer = pin!(unconstrained(connection.sender().try_send_request(request)));
@@ -155,7 +156,13 @@ async fn send(
             true => connection.drive_towards_upgrade(cx),
         }
         let mut unwoken = Context::from_waker(Waker::noop());
-        if let Poll::Ready(answer) = answer.as_mut().poll(&mut unwoken) {
+        let mut polled = answer.as_mut().poll(&mut unwoken);
+        if polled.is_pending() && connection.has_ended() {
+            // No answer comes any more, and a request that was not taken must come back.
+            connection.close();
+            polled = answer.as_mut().poll(cx);
+        }
+        if let Poll::Ready(answer) = polled {
             return Poll::Ready(Some(answer));
         }
         silence.poll_broken(connection, progress, cx).map(|()| None)
@@ -164,6 +171,8 @@ async fn send(
         Some(Ok(response)) => Sent::Answered(response),
         Some(Err(mut error)) => match error.take_message() {
             Some(unsent) => Sent::Unsent(Box::new(unsent)),
+            // It was taken, and then the first write failed.
+            None if !connection.wrote() => Sent::Trouble(Trouble::NotReached, GONE),
             None => failed(&error.into_error(), progress),
         },
         None => Sent::Trouble(Trouble::TimedOut, "the upstream did not answer in time"),
@@ -220,7 +229,8 @@ fn answered(
     answer: Answer,
     client: Option<OnUpgrade>,
 ) -> Response<ProxyBody> {
-    let Answer { mut response, connection, progress } = answer;
+    let Answer { mut response, mut connection, progress } = answer;
+    connection.announce(forward::kept_open(response.headers()));
     let status = response.status();
     if status == StatusCode::SWITCHING_PROTOCOLS {
         let Some(client) = client.filter(|_| connection.has_ended()) else {

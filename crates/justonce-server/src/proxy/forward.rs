@@ -1,5 +1,7 @@
 //! What is changed in a message on its way through: the headers of one hop, and who asked.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, Uri, Version, request};
@@ -58,6 +60,21 @@ pub(super) fn clean_response<B>(response: &mut Response<B>, via: bool) {
     }
     *response.version_mut() = Version::HTTP_11;
 }
+
+/// For how long an upstream keeps its connection open after this answer, if it says so, less a
+/// second: a request that is on its way when the upstream closes may be lost.
+pub(super) fn kept_open(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = names(headers, &KEEP_ALIVE).find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        let value = value.trim().trim_matches('"');
+        name.trim().eq_ignore_ascii_case("timeout").then(|| value.parse::<u32>().ok())?
+    })?;
+    let kept = Duration::from_secs(seconds.into());
+    Some(kept.saturating_sub(CLOSING).max(kept / 2))
+}
+
+/// How long before the end that an upstream announces a connection is not used any more.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Makes the head of a client's request what an upstream would get, for whoever stores it and
 /// sends it later.
@@ -332,6 +349,22 @@ mod tests {
             let mut one = request(method, "/", &said).map(|_| body());
             prepare(&mut one, false);
             assert_eq!(lines(one.headers()), framed);
+        }
+    }
+
+    #[test]
+    fn what_upstreams_announce_is_read() {
+        let kept = |line: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(KEEP_ALIVE, HeaderValue::from_static(line));
+            kept_open(&headers).map(|kept| kept.as_millis())
+        };
+        assert_eq!(kept("timeout=5"), Some(4000));
+        assert_eq!(kept("max=100, Timeout = \"60\""), Some(59_000));
+        assert_eq!(kept("timeout=1"), Some(500));
+        assert_eq!(kept("timeout=0"), Some(0));
+        for nothing in ["max=100", "timeout=", "timeout=-1", "timeout", ""] {
+            assert_eq!(kept(nothing), None, "{nothing}");
         }
     }
 
