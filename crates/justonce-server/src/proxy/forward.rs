@@ -61,6 +61,25 @@ pub(super) fn clean_response<B>(response: &mut Response<B>, via: bool) {
     *response.version_mut() = Version::HTTP_11;
 }
 
+/// The headers of an informational answer, for the client.
+pub(super) fn informational(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    strip(&mut headers);
+    headers.remove(header::CONTENT_LENGTH);
+    headers
+}
+
+/// Whether only the end of the connection ends the body of an answer. A connection that was cut
+/// off looks the same; HTTP/1.0 had nothing better.
+pub(super) fn is_unframed<B: Body>(response: &Response<B>) -> bool {
+    let body = response.body();
+    let is_chunked = || names(response.headers(), &header::TRANSFER_ENCODING).last();
+    response.version() == Version::HTTP_11
+        && !body.is_end_stream()
+        && body.size_hint().exact().is_none()
+        && !is_chunked().is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
+}
+
 /// For how long an upstream keeps its connection open after this answer, if it says so, less a
 /// second: a request that is on its way when the upstream closes may be lost.
 pub(super) fn kept_open(headers: &HeaderMap) -> Option<Duration> {
