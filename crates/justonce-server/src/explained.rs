@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 use tower::Service;
 
 use crate::config::{RouteSettings, Settings};
-use crate::proxy::{Proxy, ProxyBody, ResponseTimeout, Trouble};
+use crate::proxy::{MAX_RESPONSE_HEADERS, Proxy, ProxyBody, ResponseTimeout, Trouble};
 
 /// What routes say about their upstreams.
 #[derive(Debug)]
@@ -144,6 +144,7 @@ const NOT_REACHED: &str = "The service could not be reached. Nothing was execute
 const FAILED: &str = "The service was reached, but no whole answer came back. The operation may \
                       have taken effect. Repeat the request with the same key, never with a new \
                       one.";
+const _: () = assert!(MAX_RESPONSE_HEADERS == 512, "the text below names it");
 const HEAD_TOO_LARGE: &str = "The service answered with more than 512 header fields, or with a \
                               head that is too long to be read. The operation may have taken \
                               effect. Repeat the request with the same key, never with a new one.";

@@ -104,7 +104,7 @@ async fn a_route_that_waits_long_for_answers_waits_as_long_inside_them() {
 }
 
 const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\
-                     connection: x-own\r\nx-own: 1\r\n\r\n";
+                     connection: x-own\r\nx-own: 1\r\nIdempotency-Outcome: final\r\n\r\n";
 
 #[tokio::test]
 async fn h50_early_hints_are_passed_on_before_the_answer() {

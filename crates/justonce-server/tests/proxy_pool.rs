@@ -1,20 +1,26 @@
 //! Connections that the upstream closes while nobody uses them.
 
-#![allow(clippy::unwrap_used, reason = "a failure in a test's helper is a failed test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a failure in a test's helper is a failed test"
+)]
 
 mod parts;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use justonce::http::Verdict;
-use justonce_server::proxy::{Proxy, ProxyBody, Trouble};
+use justonce_server::proxy::{Proxy, ProxyBody, ProxySettings, Trouble, UpstreamAddress};
 use parts::{OK, Upstream, proxy, read_head, say, settings, settle};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// Far below the response timeout of 30 s: whoever waits for that is stuck.
@@ -184,5 +190,47 @@ async fn h40_the_idle_time_is_a_setting_and_what_the_upstream_announces_counts()
         answered(&proxy).await;
         answered(&proxy).await;
         assert_eq!(upstream.connections(), 2);
+    }
+}
+
+#[tokio::test]
+async fn h40_a_tls_session_that_ended_while_idle_costs_nothing() {
+    use rustls::pki_types::PrivateKeyDer;
+    use tokio::io::AsyncWriteExt;
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let (close, closed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let notes = (Arc::clone(&close), Arc::clone(&closed));
+    let upstream = Upstream::start(move |stream| {
+        let (acceptor, notes) = (acceptor.clone(), notes.clone());
+        async move {
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            read_head(&mut stream).await;
+            say(&mut stream, OK).await;
+            notes.0.notified().await;
+            stream.shutdown().await.unwrap();
+            notes.1.notify_one();
+        }
+    })
+    .await;
+    let mut authority = tempfile::NamedTempFile::new().unwrap();
+    authority.write_all(made.cert.pem().as_bytes()).unwrap();
+    let address = format!("https://localhost:{}", upstream.address.port());
+    let mut settings = ProxySettings::to([UpstreamAddress::parse(&address).unwrap()]);
+    settings.ca_file = Some(authority.path().to_owned());
+    let proxy = Proxy::new(settings).unwrap();
+    for round in 1..=5 {
+        answered(&proxy).await;
+        assert_eq!(upstream.connections(), round);
+        close.notify_one();
+        closed.notified().await;
     }
 }

@@ -153,9 +153,8 @@ fn router(tokens: &AdminTokens) -> Router<Arc<Watched>> {
         Router::new()
     };
     // Whether the gateway is well may be asked by anybody: those who watch it have no token.
-    let health = Router::new()
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz));
+    let health =
+        Router::new().route("/healthz", get(health::healthz)).route("/readyz", get(health::readyz));
     let all = health.merge(operators).merge(callbacks);
     all.layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
 }

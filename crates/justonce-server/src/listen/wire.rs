@@ -43,9 +43,8 @@ impl<T: AsyncWrite + Unpin> Wire<T> {
     /// Writes what goes in front of an answer, if nothing before it is half written.
     fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { stream, early, between, .. } = self;
-        let written = early.poll_write(*between, cx, |bytes, cx| {
-            Pin::new(&mut *stream).poll_write(cx, bytes)
-        });
+        let written = early
+            .poll_write(*between, cx, |bytes, cx| Pin::new(&mut *stream).poll_write(cx, bytes));
         if written.is_pending() {
             self.gauge.wrote(false);
         }

@@ -19,9 +19,7 @@ use super::breaker::Ended;
 use super::connection::Connection;
 use super::service::Shared;
 use super::upstreams::Turn;
-use super::{
-    HostHeader, ProxyBody, ResponseTimeout, Trouble, forward, trouble_response, upgrade,
-};
+use super::{HostHeader, ProxyBody, ResponseTimeout, Trouble, forward, trouble_response, upgrade};
 use crate::listen::Informed;
 
 const NOWHERE: &str = "every upstream is left alone for now";
@@ -210,7 +208,10 @@ fn failed(error: &hyper::Error, progress: Option<&Progress>) -> Sent {
         return Sent::Trouble(Trouble::RequestBroken, "the request's body broke off");
     }
     if error.is_parse_too_large() {
-        return Sent::Trouble(Trouble::HeadTooLarge, "the head of the upstream's answer is too large");
+        return Sent::Trouble(
+            Trouble::HeadTooLarge,
+            "the head of the upstream's answer is too large",
+        );
     }
     let detail = match error {
         error if error.is_parse() => "the upstream's answer is no HTTP",

@@ -66,6 +66,12 @@ pub(super) fn informational(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();
     strip(&mut headers);
     headers.remove(header::CONTENT_LENGTH);
+    // What an upstream tells us is not for clients, and what we tell clients is not the upstream's.
+    let ours = |name: &&HeaderName| name.as_str().starts_with("idempoten");
+    let ours: Vec<HeaderName> = headers.keys().filter(ours).cloned().collect();
+    for name in ours {
+        headers.remove(name);
+    }
     headers
 }
 

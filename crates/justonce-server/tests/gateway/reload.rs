@@ -84,7 +84,8 @@ fn swap(mount: &std::path::Path, name: &str, files: &[(&str, &str)]) {
 fn a_configmap_that_is_swapped_is_noticed() {
     let (home, upstream) = (Home::new(), Upstream::new());
     let base = format!(
-        "listen = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nupstream = 'http://{}'\nstore = 'memory:'\n",
+        "listen = '127.0.0.1:0'\nadmin = '127.0.0.1:0'\nupstream = 'http://{}'\n\
+         store = 'memory:'\n",
         upstream.address()
     );
     upstream.serve();
