@@ -194,18 +194,20 @@ async fn send(
         Some(Ok(response)) => Sent::Answered(response),
         Some(Err(mut error)) => match error.take_message() {
             Some(unsent) => Sent::Unsent(Box::new(unsent)),
-            // It was taken, and then the first write failed.
-            None if !connection.wrote() => Sent::Trouble(Trouble::NotReached, GONE),
-            None => failed(&error.into_error(), progress),
+            None => failed(&error.into_error(), progress, connection.wrote()),
         },
         None => Sent::Trouble(Trouble::TimedOut, "the upstream did not answer in time"),
     }
 }
 
-fn failed(error: &hyper::Error, progress: Option<&Progress>) -> Sent {
+fn failed(error: &hyper::Error, progress: Option<&Progress>, wrote: bool) -> Sent {
     tracing::debug!(%error, source = ?std::error::Error::source(error), "an exchange failed");
     if progress.is_some_and(Progress::is_broken) {
         return Sent::Trouble(Trouble::RequestBroken, "the request's body broke off");
+    }
+    if !wrote {
+        // The first write failed.
+        return Sent::Trouble(Trouble::NotReached, GONE);
     }
     if error.is_parse_too_large() {
         return Sent::Trouble(

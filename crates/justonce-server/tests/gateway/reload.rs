@@ -181,3 +181,14 @@ fn changed_tokens_count_and_changed_authorities_are_said_to_need_a_restart() {
     let line = gateway.log_line("only with a restart");
     assert!(line.contains("ca.pem"), "{line}");
 }
+
+#[test]
+fn a_service_of_kubernetes_with_our_name_is_no_mistake_and_no_secret() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure(upstream.address(), "");
+    let mut command = home.command();
+    command.env("JUSTONCE_PORT", "tcp://10.0.12.7:8080").env("JUSTONCE_SERVICE_HOST", "10.0.12.7");
+    let gateway = crate::process::Gateway::start(command).unwrap();
+    let line = gateway.log_line("service links of Kubernetes");
+    assert!(line.contains("JUSTONCE_PORT, JUSTONCE_SERVICE_HOST"), "{line}");
+}
