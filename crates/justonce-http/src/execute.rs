@@ -25,7 +25,7 @@ use crate::room::Place;
 use crate::routes::Route;
 use crate::shared::{FAILED, Shared};
 use crate::stored::{Captured, bodiless, outcome};
-use crate::verdict::Verdict;
+use crate::verdict::{Unframed, Verdict};
 
 /// What the caller gets.
 pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
@@ -132,6 +132,12 @@ where
         let rule = &self.route.rule;
         let filter = Filter::new(rule, &parts.headers);
         let verdict = rule.statuses.verdict(parts.status, &parts.headers, said);
+        let unframed = parts.extensions.remove::<Unframed>().is_some();
+        let verdict = match verdict {
+            // Half an answer must not be replayed as a whole one.
+            Verdict::Final if unframed => Verdict::Unknown,
+            verdict => verdict,
+        };
         let announced =
             if bodiless(parts.status) { None } else { announced(&parts.headers, &body) };
         match start(body, announced).await {

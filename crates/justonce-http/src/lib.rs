@@ -68,4 +68,4 @@ pub use service::{Protected, ProtectedFuture};
 pub use shared::{Gate, MetUnknown};
 pub use status::{OnStatus, StatusRules};
 pub use stored::outcome_of;
-pub use verdict::Verdict;
+pub use verdict::{Unframed, Verdict};

@@ -1,4 +1,4 @@
-//! What an inner service knows about the fate of an operation.
+//! What an inner service knows about the fate of an operation, and about its answer.
 
 /// What an inner service knows about the fate of an operation, as an extension of its response.
 /// Without one the status decides.
@@ -14,3 +14,9 @@ pub enum Verdict {
     /// It may have taken effect.
     Unknown,
 }
+
+/// As an extension of a response: only the end of its connection ended the body, so nobody can
+/// tell whether that is all of it. Such an answer reaches its caller and is not stored: where it
+/// would have been, the operation is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Unframed;

@@ -58,5 +58,9 @@ pub fn run() -> ExitCode {
 fn check(flags: &Flags) -> anyhow::Result<ExitCode> {
     let settings = config::load(flags, &config::variables_of_the_process())?;
     println!("{}", config::explain(&settings));
+    if !settings.ignored_variables.is_empty() {
+        let names = settings.ignored_variables.join(", ");
+        println!("\nThese variables are service links of Kubernetes and ignored: {names}.");
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,25 +12,36 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use justonce::Entropy;
-use justonce::http::{BoxError, MatchedRoute, Problem, ProblemCode, RequestBody};
+use justonce::http::{BoxError, MatchedRoute, Problem, ProblemCode, RequestBody, Unframed};
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::config::Settings;
-use crate::proxy::{Proxy, ProxyBody, ResponseTimeout, Trouble};
+use crate::config::{RouteSettings, Settings};
+use crate::proxy::{MAX_RESPONSE_HEADERS, Proxy, ProxyBody, ResponseTimeout, Trouble};
 
 /// What routes say about their upstreams.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    by_route: HashMap<String, Duration>,
+    by_route: HashMap<String, Limit>,
     base: String,
     entropy: Entropy,
+}
+
+/// What one route says.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    timeout: Duration,
+    keep_unframed: bool,
 }
 
 impl Limits {
     pub(crate) fn of(settings: &Settings) -> Self {
         let routes = settings.routes.iter().chain([&settings.default_route]);
-        let by_route = routes.map(|route| (route.name.clone(), route.response_timeout));
+        let limit = |route: &RouteSettings| Limit {
+            timeout: route.response_timeout,
+            keep_unframed: route.keep_unframed,
+        };
+        let by_route = routes.map(|route| (route.name.clone(), limit(route)));
         Self {
             by_route: by_route.collect(),
             base: settings.problems_base.clone().unwrap_or_default(),
@@ -67,11 +78,13 @@ where
 
     fn call(&mut self, mut request: Request<RequestBody<B>>) -> Self::Future {
         let route = request.extensions().get::<MatchedRoute>();
-        let timeout = route.and_then(|route| self.limits.by_route.get(route.name()));
-        if let Some(timeout) = timeout.copied() {
-            request.extensions_mut().insert(ResponseTimeout(timeout));
+        let limit = route.and_then(|route| self.limits.by_route.get(route.name())).copied();
+        if let Some(limit) = limit {
+            request.extensions_mut().insert(ResponseTimeout(limit.timeout));
         }
-        ExplainedFuture { answer: self.proxy.call(request), limits: Arc::clone(&self.limits) }
+        let keep_unframed = limit.is_some_and(|limit| limit.keep_unframed);
+        let answer = self.proxy.call(request);
+        ExplainedFuture { answer, limits: Arc::clone(&self.limits), keep_unframed }
     }
 }
 
@@ -82,6 +95,7 @@ pin_project! {
         #[pin]
         answer: F,
         limits: Arc<Limits>,
+        keep_unframed: bool,
     }
 }
 
@@ -93,7 +107,10 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = ready!(this.answer.poll(cx))?;
+        let mut response = ready!(this.answer.poll(cx))?;
+        if *this.keep_unframed {
+            response.extensions_mut().remove::<Unframed>();
+        }
         Poll::Ready(Ok(match response.extensions().get::<Trouble>().copied() {
             None => response,
             Some(trouble) => explained(&response, trouble, this.limits),
@@ -110,6 +127,7 @@ fn explained(
     let (code, detail) = match trouble {
         Trouble::NotReached => (ProblemCode::UpstreamUnreachable, NOT_REACHED),
         Trouble::Failed => (ProblemCode::UpstreamFailed, FAILED),
+        Trouble::HeadTooLarge => (ProblemCode::UpstreamFailed, HEAD_TOO_LARGE),
         Trouble::TimedOut => (ProblemCode::UpstreamFailed, TIMED_OUT),
         Trouble::RequestBroken => (ProblemCode::BodyIncomplete, BROKEN),
     };
@@ -126,6 +144,10 @@ const NOT_REACHED: &str = "The service could not be reached. Nothing was execute
 const FAILED: &str = "The service was reached, but no whole answer came back. The operation may \
                       have taken effect. Repeat the request with the same key, never with a new \
                       one.";
+const _: () = assert!(MAX_RESPONSE_HEADERS == 512, "the text below names it");
+const HEAD_TOO_LARGE: &str = "The service answered with more than 512 header fields, or with a \
+                              head that is too long to be read. The operation may have taken \
+                              effect. Repeat the request with the same key, never with a new one.";
 const TIMED_OUT: &str = "The service did not answer in time. The operation may have taken effect. \
                          Repeat the request with the same key, never with a new one.";
 const BROKEN: &str = "The request broke off before all of it had arrived.";

@@ -10,6 +10,7 @@ mod completer;
 pub mod config;
 pub mod demo;
 mod explained;
+mod files;
 pub mod gateway;
 pub mod keys;
 pub mod listen;

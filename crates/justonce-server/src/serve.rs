@@ -19,7 +19,7 @@ use crate::config::{self, Flags, Settings};
 use crate::gateway::Gateway;
 use crate::listen::{ListenLimits, Listener, ServerTls};
 use crate::proxy::{BreakerSettings, Proxy, ProxySettings, UpstreamAddress};
-use crate::reload::Reloader;
+use crate::reload::{Live, Reloader, Seen};
 use crate::{logs, resolutions, stores, upkeep};
 
 /// The bounds of the buckets of all durations, in seconds.
@@ -36,6 +36,10 @@ const BUCKETS_S: &[f64] = &[
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let settings = config::load(flags, &config::variables_of_the_process())?;
     logs::start(settings.log);
+    if !settings.ignored_variables.is_empty() {
+        let names = settings.ignored_variables.join(", ");
+        info!(variables = names, "these are service links of Kubernetes and no settings: ignored");
+    }
     raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(flags, settings))?;
@@ -59,18 +63,24 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     resolutions::describe();
     let engine = stores::engine(&settings).await?;
     let service = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
-    let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone())?;
-    let listener = listener(&settings)?;
+    let seen = Seen::now(flags, &settings);
+    let (listener, tls) = listener(&settings)?;
     let (stop, stop_admin) = (CancellationToken::new(), CancellationToken::new());
     say(&format!("listening on {}://{}", scheme(&settings), listener.local_addr()?));
     let mut tasks = JoinSet::new();
+    let mut live = Live { seen, tls, tokens: None };
     if let Some(address) = settings.admin {
         let address = admin_address(address, &settings)?;
-        let admin = Admin::bind(&address, engine.clone(), metrics.clone(), stop.clone()).await?;
+        let admin = Admin::bind(&address, engine.clone(), metrics.clone(), stop.clone())?;
+        live.tokens = Some(admin.tokens());
         say(&format!("admin on http://{}", admin.address()?));
         let stop = stop_admin.clone();
-        tasks.spawn(async move { admin.serve(stop).await.map_err(anyhow::Error::from) });
+        tasks.spawn(async move {
+            admin.serve(stop).await;
+            Ok(())
+        });
     }
+    let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone(), live)?;
     tasks.spawn(reloader.run(stop.clone()));
     tokio::spawn(upkeep::sweep(engine.clone(), stop.clone()));
     tokio::spawn(upkeep::tidy_metrics(metrics, stop.clone()));
@@ -105,6 +115,7 @@ fn admin_address(address: SocketAddr, settings: &Settings) -> anyhow::Result<Adm
         token: read(&settings.admin_token).context("cannot read the admin token")?,
         callback_token: read(&settings.callback_token)
             .context("cannot read the token for callbacks")?,
+        limits: limits(settings),
     })
 }
 
@@ -127,34 +138,40 @@ fn proxy(settings: &Settings) -> anyhow::Result<Proxy> {
     let mut proxy = ProxySettings::to(upstreams.collect::<Result<Vec<_>, _>>()?);
     proxy.connect_timeout = settings.timeouts.connect;
     proxy.response_timeout = settings.timeouts.response;
+    proxy.read_timeout = proxy.read_timeout.max(settings.timeouts.response);
+    proxy.idle_timeout = settings.timeouts.upstream_idle;
     proxy.ca_file = settings.upstream_ca.clone();
-    if let Some(breaker) = &settings.breaker {
-        proxy.breaker = BreakerSettings {
+    proxy.breaker = match &settings.breaker {
+        None => BreakerSettings { enabled: false, ..BreakerSettings::default() },
+        Some(breaker) => BreakerSettings {
+            enabled: true,
             window: breaker.window,
             min_requests: u32::try_from(breaker.min_requests).unwrap_or(u32::MAX),
             failure_percent: percent(breaker.failure_ratio),
             open_for: breaker.open_for,
             ..BreakerSettings::default()
-        };
-    }
+        },
+    };
     Ok(Proxy::new(proxy)?)
 }
 
-fn listener(settings: &Settings) -> anyhow::Result<Listener> {
-    let limits = ListenLimits {
+fn limits(settings: &Settings) -> ListenLimits {
+    ListenLimits {
         max_connections: settings.limits.connections,
         header_timeout: settings.timeouts.header,
         body_timeout: settings.timeouts.body,
         keep_alive: settings.timeouts.idle,
         max_head_bytes: settings.limits.header_bytes,
         ..ListenLimits::default()
-    };
-    let listener = Listener::bind(settings.listen, limits)
+    }
+}
+
+fn listener(settings: &Settings) -> anyhow::Result<(Listener, Option<ServerTls>)> {
+    let listener = Listener::bind(settings.listen, limits(settings))
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
-    Ok(match &settings.tls {
-        Some(tls) => listener.with_tls(ServerTls::from_files(&tls.cert, &tls.key)?),
-        None => listener,
-    })
+    let Some(tls) = &settings.tls else { return Ok((listener, None)) };
+    let tls = ServerTls::from_files(&tls.cert, &tls.key)?;
+    Ok((listener.with_tls(tls.clone()), Some(tls)))
 }
 
 /// A share as whole percents. The configuration has checked that it lies between 0 and 1.

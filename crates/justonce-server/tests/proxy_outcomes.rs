@@ -201,11 +201,14 @@ async fn a_request_that_breaks_off_is_not_the_upstreams_fault() {
     })
     .await;
     let proxy = proxy(upstream.address);
-    for _ in 0..30 {
+    for round in 0..30 {
         let (sender, body) = Fed::new();
         let request = Request::builder().method(Method::POST).uri("/").body(body).unwrap();
         let sending = async {
-            sender.send(Ok(Bytes::from_static(b"half"))).await.unwrap();
+            // Also before anything of it was sent.
+            if round % 2 == 0 {
+                sender.send(Ok(Bytes::from_static(b"half"))).await.unwrap();
+            }
             sender.send(Err(std::io::Error::other("gone"))).await.unwrap();
         };
         let (response, ()) = tokio::join!(proxy.send(request), sending);

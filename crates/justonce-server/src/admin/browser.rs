@@ -22,7 +22,7 @@ pub(crate) async fn keep_out(request: Request, next: Next) -> Response {
 
 /// Whether the host was named by its address. A page of `evil.example` that has its name resolved
 /// to this machine sends that name.
-fn is_by_address(headers: &HeaderMap) -> bool {
+pub(crate) fn is_by_address(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(HOST) else { return true };
     let Some(authority) = host.to_str().ok().and_then(|host| host.parse().ok()) else {
         return false;

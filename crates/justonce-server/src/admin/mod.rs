@@ -12,4 +12,7 @@ mod server;
 mod token;
 pub(crate) mod wire;
 
-pub use server::{Admin, AdminAddress};
+pub use server::{Admin, AdminAddress, MAX_CONNECTIONS};
+
+pub(crate) use server::AdminTokens;
+pub(crate) use token::Token;

@@ -1,5 +1,8 @@
 //! Who may look.
 
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -9,24 +12,37 @@ use http::{HeaderMap, StatusCode};
 use crate::config::Secret;
 
 /// The token that operators must show, if any.
+///
+/// All clones change together.
 #[derive(Clone, Debug)]
-pub(crate) struct Token(Option<[u8; 32]>);
+pub(crate) struct Token(Arc<ArcSwapOption<blake3::Hash>>);
 
 impl Token {
     pub(crate) fn new(secret: Option<&Secret>) -> Self {
-        Self(secret.map(|secret| *blake3::hash(secret.reveal().as_bytes()).as_bytes()))
+        let hash = |secret: &Secret| Arc::new(blake3::hash(secret.reveal().as_bytes()));
+        Self(Arc::new(ArcSwapOption::new(secret.map(hash))))
+    }
+
+    /// Another one counts from now on; whether it is another.
+    pub(crate) fn replace(&self, secret: &Secret) -> bool {
+        let new = blake3::hash(secret.reveal().as_bytes());
+        self.0.swap(Some(Arc::new(new))).is_none_or(|old| *old != new)
+    }
+
+    pub(crate) fn is_demanded(&self) -> bool {
+        self.0.load().is_some()
     }
 
     /// Whether the caller has shown it. Hashes are compared, in constant time, so that the time it
     /// takes says nothing about the token.
-    fn is_shown(&self, headers: &HeaderMap) -> bool {
-        let Some(wanted) = self.0 else { return true };
+    pub(crate) fn is_shown(&self, headers: &HeaderMap) -> bool {
+        let Some(wanted) = self.0.load_full() else { return true };
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let shown = shown.and_then(|value| {
             let (scheme, token) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
         });
-        shown.is_some_and(|token| blake3::hash(token.as_bytes()) == blake3::Hash::from(wanted))
+        shown.is_some_and(|token| blake3::hash(token.as_bytes()) == *wanted)
     }
 }
 
@@ -60,5 +76,7 @@ mod tests {
             assert!(!shown(&token, wrong), "{wrong:?}");
         }
         assert!(shown(&Token::new(None), None));
+        token.replace(&Secret::new("other"));
+        assert!(shown(&token, Some("Bearer other")) && !shown(&token, Some("Bearer s3cret")));
     }
 }

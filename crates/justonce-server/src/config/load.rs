@@ -38,11 +38,13 @@ pub fn parse_with(
             None => return Err(report.into_error()),
         },
     };
-    overlay::variables(&mut tree, variables, &mut report);
+    let ignored = overlay::variables(&mut tree, variables, &mut report);
     overlay::flags(&mut tree, flags, &mut report);
     check_names(&tree, &mut report);
     match resolve::settings(&tree, &mut report) {
-        Some(settings) if report.is_empty() => Ok(settings),
+        Some(settings) if report.is_empty() => {
+            Ok(Settings { ignored_variables: ignored, ..settings })
+        }
         _ => Err(report.into_error()),
     }
 }

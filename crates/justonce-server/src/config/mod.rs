@@ -35,6 +35,7 @@ mod covers;
 mod explain;
 mod file;
 mod flags;
+mod links;
 mod load;
 mod nearest;
 mod overlay;

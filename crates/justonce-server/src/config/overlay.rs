@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::file;
 use super::flags::Flags;
+use super::links::is_service_link;
 use super::nearest::nearest;
 use super::report::Report;
 use super::schema::{
@@ -15,21 +16,24 @@ use super::tree::{Node, Origin, Table, Value, put};
 /// The settings with free names, which variables can reach too.
 const MAP: &str = "defaults.store_status";
 
-/// Lays the variables over the tree.
+/// Lays the variables over the tree. Those that only look like ours come back.
 pub(super) fn variables(
     tree: &mut Table,
     variables: &BTreeMap<String, String>,
     report: &mut Report,
-) {
+) -> Vec<String> {
+    let mut ignored = Vec::new();
     let ours = variables.iter().filter(|(name, _)| name.starts_with(VARIABLE_PREFIX));
     let keys = documented_keys();
     for (name, text) in ours.filter(|(name, _)| *name != CONFIG_VARIABLE) {
         let origin = Origin::Variable(Arc::from(name.as_str()));
         match key_of(name, &keys) {
             Some(key) => lay(tree, &key, text, &origin, report),
+            None if is_service_link(name, text) => ignored.push(name.clone()),
             None => unknown_variable(name, &origin, report),
         }
     }
+    ignored
 }
 
 /// The setting that a variable stands for.

@@ -61,6 +61,8 @@ pub struct Settings {
     pub default_route: RouteSettings,
     /// In the order of the file: the first that matches counts.
     pub routes: Vec<RouteSettings>,
+    /// Variables that begin like ours and are not: the service links of Kubernetes.
+    pub ignored_variables: Vec<String>,
 }
 
 impl Settings {
@@ -71,15 +73,16 @@ impl Settings {
         let differs = [
             ("listen", self.listen != new.listen),
             ("admin", self.admin != new.admin),
-            ("admin_token", self.admin_token != new.admin_token),
-            ("callback_token", self.callback_token != new.callback_token),
+            // Their values are read again on every reload.
+            ("admin_token", self.admin_token.is_some() != new.admin_token.is_some()),
+            ("callback_token", self.callback_token.is_some() != new.callback_token.is_some()),
             ("upstream", self.upstreams != new.upstreams),
             ("store", self.store != new.store),
             ("timeouts.store", self.stores.timeout != new.stores.timeout),
             ("redis", self.stores.redis != new.stores.redis),
             ("postgres", self.stores.postgres != new.stores.postgres),
             ("near_cache", self.stores.near_cache != new.stores.near_cache),
-            ("tls", self.tls != new.tls),
+            ("tls", self.tls.is_some() != new.tls.is_some()),
             ("upstream_tls", self.upstream_ca != new.upstream_ca),
             ("grace", self.grace != new.grace),
             ("log", self.log != new.log),
@@ -220,8 +223,10 @@ pub struct Limits {
 pub struct Timeouts {
     /// To connect to an upstream.
     pub connect: Duration,
-    /// For a connection on which nothing is asked, of clients and to upstreams.
+    /// For a connection of a client on which nothing is asked.
     pub idle: Duration,
+    /// For a connection to an upstream on which nothing is asked.
+    pub upstream_idle: Duration,
     /// For a client to send the head of a request.
     pub header: Duration,
     /// For a client to pause while it sends a body.
@@ -282,6 +287,8 @@ pub struct RouteSettings {
     pub request_body: usize,
     /// The longest response body that is stored, in bytes.
     pub stored_response_body: usize,
+    /// Whether answers that only the end of their connection ends are stored.
+    pub keep_unframed: bool,
     /// Headers of answers that are not stored, beside those that never are.
     pub drop_headers: Vec<HeaderName>,
     /// Headers of answers that are stored although they would not be.

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::server::conn::{http1, http2};
@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, timeout};
 
 use super::door::Door;
+use super::early::Early;
 use super::gauge::Gauge;
 use super::limits::{
     MAX_ERROR_STREAMS, MAX_RESET_STREAMS, MAX_STREAMS, MIN_HEAD_BYTES, PING_INTERVAL, PING_TIMEOUT,
@@ -76,9 +77,11 @@ impl House {
         };
         let gauge = Arc::<Gauge>::default();
         let watch = if is_http2 { Watch::off() } else { Watch::new() };
-        let wire = TokioIo::new(Wire::new(stream, first, watch, Arc::clone(&gauge), permit));
+        let early = Arc::<Early>::default();
+        let shared = (Arc::clone(&gauge), Arc::clone(&early));
+        let wire = TokioIo::new(Wire::new(stream, first, watch, shared.0, shared.1, permit));
         let patience = self.limits.body_timeout;
-        let door = Door { service, client, gauge: Arc::clone(&gauge), patience };
+        let door = Door { service, client, gauge: Arc::clone(&gauge), early, patience };
         if is_http2 {
             let connection = self.http2.serve_connection(wire, door);
             self.drive(connection, http2::Connection::graceful_shutdown, &gauge).await;
@@ -140,10 +143,30 @@ impl House {
             if connection.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
-            patience.poll_ended(gauge, cx)
+            loop {
+                match ready!(patience.poll_ended(gauge, cx)) {
+                    End::Now => return Poll::Ready(()),
+                    End::Unused => {
+                        // An HTTP/2 client is told, so that it does not ask in this moment. It has
+                        // until the next look to leave.
+                        finish(connection.as_mut());
+                        if connection.as_mut().poll(cx).is_ready() {
+                            return Poll::Ready(());
+                        }
+                    }
+                }
+            }
         })
         .await;
     }
+}
+
+/// How a connection is ended.
+enum End {
+    /// At once.
+    Now,
+    /// It is told that nothing more is served on it.
+    Unused,
 }
 
 /// How long a connection may take: for a head, for nothing, for reading what it asked for.
@@ -154,6 +177,7 @@ struct Patience {
     next_look: Instant,
     quiet_looks: u32,
     activity: u64,
+    told: bool,
     // The head under way: after how many requests it began, and until when it must end.
     head: Option<(u64, Instant)>,
 }
@@ -168,11 +192,12 @@ impl Patience {
             next_look: Instant::now() + look_after,
             quiet_looks: 0,
             activity: 0,
+            told: false,
             head: None,
         }
     }
 
-    fn poll_ended(&mut self, gauge: &Gauge, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_ended(&mut self, gauge: &Gauge, cx: &mut Context<'_>) -> Poll<End> {
         let requests = gauge.requests();
         if !gauge.is_in_head() {
             self.head = None;
@@ -186,12 +211,14 @@ impl Patience {
             }
             let now = Instant::now();
             if self.head.is_some_and(|(_, end)| end <= now) {
-                return Poll::Ready(());
+                return Poll::Ready(End::Now);
             }
-            if self.next_look <= now && self.looks_dead(gauge) {
-                return Poll::Ready(());
-            }
+            let looks_dead = self.next_look <= now && self.looks_dead(gauge);
             self.next_look = self.next_look.max(now + self.look_after);
+            if looks_dead {
+                let told = std::mem::replace(&mut self.told, true);
+                return Poll::Ready(if told || gauge.is_busy() { End::Now } else { End::Unused });
+            }
         }
     }
 

@@ -7,20 +7,23 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::header::{self, HeaderValue};
+use http::uri::Authority;
 use http::{Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
 use tower::Service;
 
+use super::early::Early;
 use super::gauge::{Busy, Gauge};
-use super::{Client, TimedBody};
+use super::{Client, TimedBody, cookies};
 
 /// Hands requests to a service: with who asked, and with a body that does not stand still.
 pub(super) struct Door<S> {
     pub(super) service: S,
     pub(super) client: Client,
     pub(super) gauge: Arc<Gauge>,
+    pub(super) early: Arc<Early>,
     pub(super) patience: Duration,
 }
 
@@ -37,13 +40,22 @@ where
         let busy = Some(self.gauge.begin());
         if !names_one_host(&request) {
             let state = State::Refused { status: StatusCode::BAD_REQUEST };
-            return Passage { state, busy, close: true };
+            return Passage { state, busy, early: None, close: true };
         }
         let close = request.headers().contains_key(header::UPGRADE);
         let mut request = request.map(|body| TimedBody::new(body, self.patience));
         request.extensions_mut().insert(self.client.clone());
+        let mut early = None;
+        match request.version() {
+            Version::HTTP_11 => {
+                request.extensions_mut().insert(self.early.begin());
+                early = Some(Arc::clone(&self.early));
+            }
+            Version::HTTP_2 => cookies::join(request.headers_mut()),
+            _ => {}
+        }
         let state = State::Waiting { service: self.service.clone(), request: Some(request) };
-        Passage { state, busy, close }
+        Passage { state, busy, early, close }
     }
 }
 
@@ -51,10 +63,18 @@ where
 fn names_one_host<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
-        (Some(_), None) => true,
+        (Some(host), None) => is_a_host(host),
         (None, _) => request.version() != Version::HTTP_11 || request.uri().authority().is_some(),
         (Some(_), Some(_)) => false,
     }
+}
+
+/// Whether a value is a host and perhaps a port; an empty one is too. What is neither is read by
+/// each server in its own way.
+fn is_a_host(value: &HeaderValue) -> bool {
+    let bytes = value.as_bytes();
+    let authority = || Authority::try_from(bytes).is_ok_and(|host| !host.host().is_empty());
+    bytes.is_empty() || (!bytes.contains(&b'@') && authority())
 }
 
 pin_project! {
@@ -66,6 +86,7 @@ pin_project! {
         #[pin]
         state: State<S>,
         busy: Option<Busy>,
+        early: Option<Arc<Early>>,
         // Whether the connection cannot be used for another request unless it now speaks another
         // protocol.
         close: bool,
@@ -97,6 +118,7 @@ where
                 StateView::Called { future } => {
                     let response = ready!(future.poll(cx))?;
                     let busy = this.busy.take();
+                    this.early.iter().for_each(|early| early.end());
                     let mut response = response.map(|body| DoorBody { body: Some(body), busy });
                     if *this.close && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                         let close = HeaderValue::from_static("close");

@@ -11,6 +11,8 @@ pub(super) struct Gauge {
     busy: AtomicUsize,
     // All requests so far.
     requests: AtomicU64,
+    // Those of them that are finished.
+    ended: AtomicU64,
     // The head of a request has begun and not ended.
     in_head: AtomicBool,
     // The client does not read what we write.
@@ -52,9 +54,13 @@ impl Gauge {
         self.blocked.load(Ordering::Relaxed)
     }
 
-    /// Changes whenever something happens.
+    /// Changes whenever something happens that keeps a connection: a request begins or ends, or
+    /// some of an answer is taken. What is written while nothing is asked, such as the PINGs of
+    /// HTTP/2, does not count.
     pub(super) fn activity(&self) -> u64 {
-        self.requests().wrapping_add(self.written.load(Ordering::Relaxed))
+        let written = if self.is_busy() { self.written.load(Ordering::Relaxed) } else { 0 };
+        let ended = self.ended.load(Ordering::Relaxed);
+        self.requests().wrapping_add(ended).wrapping_add(written)
     }
 }
 
@@ -65,5 +71,6 @@ pub(super) struct Busy(Arc<Gauge>);
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
     }
 }

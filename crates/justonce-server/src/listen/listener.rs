@@ -194,7 +194,7 @@ async fn through_tls<S: Serves>(
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let handshake = timeout(house.limits.handshake_timeout, tls.acceptor.accept(stream));
+    let handshake = timeout(house.limits.handshake_timeout, tls.acceptor().accept(stream));
     let stream = match handshake.await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {

@@ -7,7 +7,9 @@
 mod body;
 mod client;
 mod connection;
+mod cookies;
 mod door;
+mod early;
 mod gauge;
 mod limits;
 mod listener;
@@ -19,6 +21,7 @@ mod wire;
 pub use body::{TimedBody, TimedBodyError};
 pub use client::{Client, ClientScheme};
 pub use door::DoorBody;
+pub use early::Informed;
 pub use limits::ListenLimits;
 pub use listener::{Listener, Served, Serves};
 pub use tls::{ServerTls, TlsError};

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::early::Early;
 use super::gauge::Gauge;
 use super::shutdown::Permit;
 use super::watch::Watch;
@@ -19,6 +20,9 @@ pub(super) struct Wire<T> {
     first: Vec<u8>,
     watch: Watch,
     gauge: Arc<Gauge>,
+    early: Arc<Early>,
+    // Whether everything that was written before has left: the next byte begins something new.
+    between: bool,
     _permit: Permit,
 }
 
@@ -28,9 +32,23 @@ impl<T> Wire<T> {
         first: Vec<u8>,
         watch: Watch,
         gauge: Arc<Gauge>,
+        early: Arc<Early>,
         permit: Permit,
     ) -> Self {
-        Self { stream, first, watch, gauge, _permit: permit }
+        Self { stream, first, watch, gauge, early, between: true, _permit: permit }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> Wire<T> {
+    /// Writes what goes in front of an answer, if nothing before it is half written.
+    fn poll_early(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, early, between, .. } = self;
+        let written = early
+            .poll_write(*between, cx, |bytes, cx| Pin::new(&mut *stream).poll_write(cx, bytes));
+        if written.is_pending() {
+            self.gauge.wrote(false);
+        }
+        written
     }
 }
 
@@ -62,6 +80,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_early(cx))?;
+        self.between = false;
         let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.gauge.wrote(wrote.is_ready());
         wrote
@@ -72,6 +92,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_early(cx))?;
+        self.between = false;
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
         self.gauge.wrote(wrote.is_ready());
         wrote
@@ -82,6 +104,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The server flushes when it has written everything it has.
+        self.between = true;
+        if self.early.is_open(cx) {
+            ready!(self.poll_early(cx))?;
+        }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

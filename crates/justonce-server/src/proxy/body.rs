@@ -182,7 +182,13 @@ impl Upstream {
             return frame;
         }
         connection.drive(cx);
-        Pin::new(&mut self.incoming).poll_frame(&mut unwoken)
+        let frame = Pin::new(&mut self.incoming).poll_frame(&mut unwoken);
+        if frame.is_ready() || !connection.has_ended() {
+            return frame;
+        }
+        // Nothing more comes: what is left says how the body ended.
+        connection.close();
+        Pin::new(&mut self.incoming).poll_frame(cx)
     }
 
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {

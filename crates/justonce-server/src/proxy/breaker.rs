@@ -10,6 +10,8 @@ const BUCKETS: u32 = 10;
 /// When an upstream is left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
+    /// Whether it ever opens.
+    pub enabled: bool,
     /// How far back failures count.
     pub window: Duration,
     /// How many requests there must be in the window before their share of failures counts.
@@ -27,6 +29,7 @@ pub struct BreakerSettings {
 impl Default for BreakerSettings {
     fn default() -> Self {
         Self {
+            enabled: true,
             window: Duration::from_secs(10),
             min_requests: 20,
             failure_percent: 50,
@@ -194,6 +197,9 @@ impl Breaker {
     }
 
     fn is_too_bad(&self, now: Instant) -> bool {
+        if !self.settings.enabled {
+            return false;
+        }
         if self.connect_failures >= self.settings.connect_failures {
             return true;
         }

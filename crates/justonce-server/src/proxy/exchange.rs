@@ -10,6 +10,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use justonce::http::Unframed;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
@@ -19,6 +20,7 @@ use super::connection::Connection;
 use super::service::Shared;
 use super::upstreams::Turn;
 use super::{HostHeader, ProxyBody, ResponseTimeout, Trouble, forward, trouble_response, upgrade};
+use crate::listen::Informed;
 
 const NOWHERE: &str = "every upstream is left alone for now";
 const GONE: &str = "the upstream closed the connection before the request was sent";
@@ -40,7 +42,10 @@ struct Answer {
 /// How a request wants to be sent.
 #[derive(Clone, Copy)]
 struct Manner {
+    // For an answer to begin.
     patience: Duration,
+    // For it to go on.
+    inside: Duration,
     upgrade: bool,
 }
 
@@ -53,18 +58,25 @@ pub(super) async fn exchange(
         *refusal.status_mut() = StatusCode::NOT_IMPLEMENTED;
         return refusal;
     }
-    let patience = request.extensions_mut().remove::<ResponseTimeout>();
-    let patience = patience.map_or(shared.settings.response_timeout, |given| given.0);
+    let given = request.extensions_mut().remove::<ResponseTimeout>().map(|given| given.0);
+    let read_timeout = shared.settings.read_timeout;
+    let manner = Manner {
+        patience: given.unwrap_or(shared.settings.response_timeout),
+        // Who waits long for an answer to begin waits as long for it to go on.
+        inside: given.map_or(read_timeout, |given| given.max(read_timeout)),
+        upgrade: false,
+    };
+    pass_on_informational(&mut request);
     let client = forward::prepare(&mut request, shared.settings.via);
     let asked = shared.upstreams.any_base().then(|| request.uri().path_and_query().cloned());
-    let manner = Manner { patience, upgrade: client.is_some() };
+    let manner = Manner { upgrade: client.is_some(), ..manner };
 
     let mut why = NOWHERE;
     let mut tried = Vec::new();
     while let Some(mut turn) = shared.upstreams.next(&mut tried) {
         address(shared, &turn, asked.as_ref(), &mut request);
         match attempt(&turn, request, manner).await {
-            Attempt::Answered(answer) => return answered(shared, turn, answer, client),
+            Attempt::Answered(answer) => return answered(shared, turn, answer, manner, client),
             Attempt::Trouble(trouble, detail) => {
                 turn.ended(blame(trouble));
                 return trouble_response(trouble, detail);
@@ -81,10 +93,21 @@ pub(super) async fn exchange(
     trouble_response(Trouble::NotReached, why)
 }
 
+/// A client that understands informational answers gets those of the upstream. It asked us and not
+/// the upstream for leave to send its body, so 100 is ours to give.
+fn pass_on_informational(request: &mut Request<SendBody>) {
+    let Some(informed) = request.extensions_mut().remove::<Informed>() else { return };
+    hyper::ext::on_informational(request, move |answer| {
+        if answer.status() != StatusCode::CONTINUE {
+            informed.pass(answer.status(), &forward::informational(answer.headers()));
+        }
+    });
+}
+
 fn blame(trouble: Trouble) -> Ended {
     match trouble {
         Trouble::NotReached => Ended::NotReached,
-        Trouble::Failed | Trouble::TimedOut => Ended::Badly,
+        Trouble::Failed | Trouble::HeadTooLarge | Trouble::TimedOut => Ended::Badly,
         Trouble::RequestBroken => Ended::Abandoned,
     }
 }
@@ -145,6 +168,7 @@ async fn send(
     progress: Option<&Progress>,
     manner: Manner,
 ) -> Sent {
+    connection.begin();
     // The answer arrives only while we drive the connection ourselves, so nobody needs to wake us
     // for it; therefore it must not lose its turn to the task's budget either.
     let mut answer = pin!(unconstrained(connection.sender().try_send_request(request)));
@@ -155,7 +179,13 @@ async fn send(
             true => connection.drive_towards_upgrade(cx),
         }
         let mut unwoken = Context::from_waker(Waker::noop());
-        if let Poll::Ready(answer) = answer.as_mut().poll(&mut unwoken) {
+        let mut polled = answer.as_mut().poll(&mut unwoken);
+        if polled.is_pending() && connection.has_ended() {
+            // No answer comes any more, and a request that was not taken must come back.
+            connection.close();
+            polled = answer.as_mut().poll(cx);
+        }
+        if let Poll::Ready(answer) = polled {
             return Poll::Ready(Some(answer));
         }
         silence.poll_broken(connection, progress, cx).map(|()| None)
@@ -164,16 +194,26 @@ async fn send(
         Some(Ok(response)) => Sent::Answered(response),
         Some(Err(mut error)) => match error.take_message() {
             Some(unsent) => Sent::Unsent(Box::new(unsent)),
-            None => failed(&error.into_error(), progress),
+            None => failed(&error.into_error(), progress, connection.wrote()),
         },
         None => Sent::Trouble(Trouble::TimedOut, "the upstream did not answer in time"),
     }
 }
 
-fn failed(error: &hyper::Error, progress: Option<&Progress>) -> Sent {
+fn failed(error: &hyper::Error, progress: Option<&Progress>, wrote: bool) -> Sent {
     tracing::debug!(%error, source = ?std::error::Error::source(error), "an exchange failed");
     if progress.is_some_and(Progress::is_broken) {
         return Sent::Trouble(Trouble::RequestBroken, "the request's body broke off");
+    }
+    if !wrote {
+        // The first write failed.
+        return Sent::Trouble(Trouble::NotReached, GONE);
+    }
+    if error.is_parse_too_large() {
+        return Sent::Trouble(
+            Trouble::HeadTooLarge,
+            "the head of the upstream's answer is too large",
+        );
     }
     let detail = match error {
         error if error.is_parse() => "the upstream's answer is no HTTP",
@@ -218,9 +258,11 @@ fn answered(
     shared: &Shared,
     mut turn: Turn,
     answer: Answer,
+    manner: Manner,
     client: Option<OnUpgrade>,
 ) -> Response<ProxyBody> {
-    let Answer { mut response, connection, progress } = answer;
+    let Answer { mut response, mut connection, progress } = answer;
+    connection.announce(forward::kept_open(response.headers()));
     let status = response.status();
     if status == StatusCode::SWITCHING_PROTOCOLS {
         let Some(client) = client.filter(|_| connection.has_ended()) else {
@@ -234,17 +276,19 @@ fn answered(
     let gateway_error = matches!(status.as_u16(), 502..=504);
     let badly = gateway_error && shared.settings.gateway_errors_count;
     turn.ended(if badly { Ended::Badly } else { Ended::Well });
+    if forward::is_unframed(&response) {
+        response.extensions_mut().insert(Unframed);
+    }
     forward::clean_response(&mut response, shared.settings.via);
     let lease = match progress {
         Some(progress) if !progress.is_finished() => {
             let (driven, rest) = turn.split();
-            tokio::spawn(drive_on(driven, connection, progress, shared.settings.read_timeout));
+            tokio::spawn(drive_on(driven, connection, progress, manner.inside));
             rest.lease(None)
         }
         _ => turn.lease(Some(connection)),
     };
-    let patience = shared.settings.read_timeout;
-    response.map(|incoming| ProxyBody::upstream(incoming, lease, patience))
+    response.map(|incoming| ProxyBody::upstream(incoming, lease, manner.inside))
 }
 
 /// Sends the rest of a body whose answer has begun already. A client that reads that answer only

@@ -1,5 +1,7 @@
 //! What is changed in a message on its way through: the headers of one hop, and who asked.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, Uri, Version, request};
@@ -58,6 +60,46 @@ pub(super) fn clean_response<B>(response: &mut Response<B>, via: bool) {
     }
     *response.version_mut() = Version::HTTP_11;
 }
+
+/// The headers of an informational answer, for the client.
+pub(super) fn informational(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    strip(&mut headers);
+    headers.remove(header::CONTENT_LENGTH);
+    // What an upstream tells us is not for clients, and what we tell clients is not the upstream's.
+    let ours = |name: &&HeaderName| name.as_str().starts_with("idempoten");
+    let ours: Vec<HeaderName> = headers.keys().filter(ours).cloned().collect();
+    for name in ours {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// Whether only the end of the connection ends the body of an answer. A connection that was cut
+/// off looks the same; HTTP/1.0 had nothing better.
+pub(super) fn is_unframed<B: Body>(response: &Response<B>) -> bool {
+    let body = response.body();
+    let is_chunked = || names(response.headers(), &header::TRANSFER_ENCODING).last();
+    response.version() == Version::HTTP_11
+        && !body.is_end_stream()
+        && body.size_hint().exact().is_none()
+        && !is_chunked().is_some_and(|coding| coding.eq_ignore_ascii_case("chunked"))
+}
+
+/// For how long an upstream keeps its connection open after this answer, if it says so, less a
+/// second: a request that is on its way when the upstream closes may be lost.
+pub(super) fn kept_open(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = names(headers, &KEEP_ALIVE).find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        let value = value.trim().trim_matches('"');
+        name.trim().eq_ignore_ascii_case("timeout").then(|| value.parse::<u32>().ok())?
+    })?;
+    let kept = Duration::from_secs(seconds.into());
+    Some(kept.saturating_sub(CLOSING).max(kept / 2))
+}
+
+/// How long before the end that an upstream announces a connection is not used any more.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// Makes the head of a client's request what an upstream would get, for whoever stores it and
 /// sends it later.
@@ -332,6 +374,22 @@ mod tests {
             let mut one = request(method, "/", &said).map(|_| body());
             prepare(&mut one, false);
             assert_eq!(lines(one.headers()), framed);
+        }
+    }
+
+    #[test]
+    fn what_upstreams_announce_is_read() {
+        let kept = |line: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(KEEP_ALIVE, HeaderValue::from_static(line));
+            kept_open(&headers).map(|kept| kept.as_millis())
+        };
+        assert_eq!(kept("timeout=5"), Some(4000));
+        assert_eq!(kept("max=100, Timeout = \"60\""), Some(59_000));
+        assert_eq!(kept("timeout=1"), Some(500));
+        assert_eq!(kept("timeout=0"), Some(0));
+        for nothing in ["max=100", "timeout=", "timeout=-1", "timeout", ""] {
+            assert_eq!(kept(nothing), None, "{nothing}");
         }
     }
 

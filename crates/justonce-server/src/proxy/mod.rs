@@ -13,6 +13,7 @@ mod forward;
 mod pool;
 mod service;
 mod settings;
+mod stream;
 mod timer;
 mod tls;
 mod trouble;
@@ -23,7 +24,9 @@ pub use address::{AddressError, UpstreamAddress};
 pub use body::{BoxError, ProxyBody, ProxyBodyError};
 pub use breaker::{Breaker, BreakerSettings, BreakerState, Change};
 pub use service::Proxy;
-pub use settings::{HostHeader, ProxySettings, ResponseTimeout, SettingsError};
+pub use settings::{
+    HostHeader, MAX_RESPONSE_HEADERS, ProxySettings, ResponseTimeout, SettingsError,
+};
 pub use trouble::{Trouble, trouble_response};
 pub use upstreams::{BreakerEvent, UpstreamStatus};
 

@@ -81,7 +81,7 @@ impl Pool {
         if !connection.is_reusable() {
             return;
         }
-        connection.rest();
+        connection.rest(self.shared.idle_timeout);
         let full = {
             let mut idle = self.shared.idle();
             if idle.len() < self.shared.max_idle {
@@ -148,17 +148,16 @@ impl Shared {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The one that was used last and may still be used. Upstreams keep connections open for
+    /// different times, so older ones can outlast younger ones.
     fn pop(&self) -> Option<Box<Connection>> {
-        let mut idle = self.idle();
-        let newest = idle.pop()?;
-        if newest.idle_since().elapsed() < self.idle_timeout {
-            return Some(newest);
+        let now = Instant::now();
+        loop {
+            let newest = self.idle().pop()?;
+            if newest.is_fresh_at(now) {
+                return Some(newest);
+            }
         }
-        // All others are older still.
-        let old = std::mem::take(&mut *idle);
-        drop(idle);
-        drop(old);
-        None
     }
 
     fn pop_oldest(&self) -> Option<Box<Connection>> {
@@ -180,17 +179,21 @@ impl Shared {
     }
 }
 
+/// The shortest pause between two looks for connections that are too old.
+const REAP_AT_MOST_EVERY: Duration = Duration::from_millis(100);
+
 /// Closes what nobody has used for a while, as long as the pool lives.
 async fn reap(pool: Weak<Shared>, idle_timeout: Duration) {
     loop {
-        sleep(idle_timeout / 2).await;
+        sleep((idle_timeout / 2).max(REAP_AT_MOST_EVERY)).await;
         let Some(pool) = pool.upgrade() else { return };
         let now = Instant::now();
-        let old: Vec<_> = {
+        let old: Idle = {
             let mut idle = pool.idle();
-            let old = |one: &Connection| now.duration_since(one.idle_since()) >= idle_timeout;
-            let count = idle.iter().take_while(|one| old(one)).count();
-            idle.drain(..count).collect()
+            let all = std::mem::take(&mut *idle).into_iter();
+            let (fresh, old) = all.partition(|one| one.is_fresh_at(now));
+            *idle = fresh;
+            old
         };
         drop(old);
     }

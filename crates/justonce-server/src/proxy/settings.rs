@@ -10,6 +10,8 @@ use super::{BreakerSettings, UpstreamAddress};
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// How many unused connections are kept for one upstream.
 pub(super) const MAX_IDLE: usize = 256;
+/// How many headers an answer may have.
+pub const MAX_RESPONSE_HEADERS: usize = 512;
 /// How many connections there are to one upstream at most.
 pub(super) const MAX_CONNECTIONS: usize = 1024;
 /// How many requests may wait for a connection of one upstream.

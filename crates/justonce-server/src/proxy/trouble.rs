@@ -13,6 +13,8 @@ pub enum Trouble {
     /// The connection failed, or what came back was no HTTP, after the request may have been
     /// sent: it may have taken effect.
     Failed,
+    /// The answer has more headers than are read, or longer ones: it may have taken effect.
+    HeadTooLarge,
     /// No answer began in time: it may have taken effect.
     TimedOut,
     /// The client's own body broke off while it was being passed on: nothing is wrong with the
@@ -25,7 +27,7 @@ impl Trouble {
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
-            Self::NotReached | Self::Failed => StatusCode::BAD_GATEWAY,
+            Self::NotReached | Self::Failed | Self::HeadTooLarge => StatusCode::BAD_GATEWAY,
             Self::TimedOut => StatusCode::GATEWAY_TIMEOUT,
             Self::RequestBroken => StatusCode::BAD_REQUEST,
         }
@@ -36,7 +38,9 @@ impl Trouble {
     pub fn verdict(self) -> Verdict {
         match self {
             Self::NotReached => Verdict::NotExecuted,
-            Self::Failed | Self::TimedOut | Self::RequestBroken => Verdict::Unknown,
+            Self::Failed | Self::HeadTooLarge | Self::TimedOut | Self::RequestBroken => {
+                Verdict::Unknown
+            }
         }
     }
 }
@@ -63,6 +67,7 @@ mod tests {
         let table = [
             (Trouble::NotReached, 502, Verdict::NotExecuted),
             (Trouble::Failed, 502, Verdict::Unknown),
+            (Trouble::HeadTooLarge, 502, Verdict::Unknown),
             (Trouble::TimedOut, 504, Verdict::Unknown),
             (Trouble::RequestBroken, 400, Verdict::Unknown),
         ];

@@ -13,7 +13,7 @@ const COPY_BUFFER_BYTES: usize = 16 * 1024;
 /// Connects a client and an upstream that both have switched to another protocol, until either
 /// of them ends. Silence is fine.
 pub(super) fn splice(client: OnUpgrade, connection: Connection, turn: Turn) {
-    let (mut upstream, early, slot) = connection.into_stream();
+    let Some((mut upstream, early, slot)) = connection.into_stream() else { return };
     tokio::spawn(async move {
         // Both count as used until the end.
         let _held = (slot, turn);

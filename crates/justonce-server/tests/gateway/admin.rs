@@ -1,7 +1,12 @@
 //! The operators' side.
 
-use crate::client::{Call, pay};
-use crate::process::{Gateway, Home};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use justonce_testkit::servers::RedisServer;
+
+use crate::client::{Call, pay, until};
+use crate::process::{Gateway, Home, LIMIT};
 use crate::stage::BODY;
 use crate::upstream::Upstream;
 
@@ -73,4 +78,88 @@ fn strangers_need_a_token() {
           authorization: Bearer s3cret-token-of-operators\r\n\r\n",
     );
     assert_eq!(call.answer().status(), 200);
+}
+
+/// The status and the text of a question to the admin address, by its host.
+fn asked(admin: SocketAddr, path: &str, host: &str, more: &str) -> (u16, String) {
+    let mut call = Call::connect(admin);
+    call.write(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{more}\r\n").as_bytes());
+    let answer = call.answer();
+    (answer.status(), answer.text())
+}
+
+#[test]
+fn h53_health_is_open_and_everything_else_asks_for_the_token() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure(upstream.address(), "");
+    let mut command = home.command();
+    command.args(["--set", "admin_token=s3cret-token-of-operators"]);
+    let gateway = Gateway::start(command).unwrap();
+    let shown = "authorization: Bearer s3cret-token-of-operators\r\n";
+    for (path, text) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+        // Kubernetes asks by the address of the pod, others by any name.
+        assert_eq!(asked(gateway.admin, path, "10.1.2.3:8081", ""), (200, text.to_owned()));
+        assert_eq!(asked(gateway.admin, path, "justonce.shop.svc", ""), (200, text.to_owned()));
+    }
+    for path in ["/metrics", "/keys", "/sagas", "/.well-known/idempotency/errors/in-flight"] {
+        assert_eq!(asked(gateway.admin, path, "localhost", "").0, 401, "{path}");
+        assert_eq!(asked(gateway.admin, path, "localhost", shown).0, 200, "{path}");
+    }
+    assert_eq!(asked(gateway.admin, "/nothing", "localhost", "").0, 404);
+}
+
+#[test]
+fn h53_without_a_token_a_foreign_host_sees_nothing_but_health() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure(upstream.address(), "");
+    let gateway = home.start();
+    assert_eq!(asked(gateway.admin, "/healthz", "evil.example", "").0, 200);
+    assert_eq!(asked(gateway.admin, "/readyz", "evil.example", "").0, 200);
+    for path in ["/metrics", "/keys", "/sagas", "/.well-known/idempotency/errors/in-flight"] {
+        assert_eq!(asked(gateway.admin, path, "evil.example", "").0, 403, "{path}");
+        assert_eq!(asked(gateway.admin, path, "127.0.0.1:8081", "").0, 200, "{path}");
+    }
+}
+
+#[test]
+fn h53_what_is_wrong_with_the_store_is_told_to_operators_only() {
+    let server = RedisServer::start().unwrap();
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure_on(upstream.address(), &server.url(), "[timeouts]\nstore = '300ms'\n");
+    let mut command = home.command();
+    command.args(["--set", "admin_token=s3cret-token-of-operators"]);
+    let gateway = Gateway::start(command).unwrap();
+    drop(server);
+    let shown = "authorization: Bearer s3cret-token-of-operators\r\n";
+    let away = || asked(gateway.admin, "/readyz", "pod", "");
+    let told = until("the store is missed", away, |(status, _)| *status == 503);
+    assert_eq!(told.1, "not ready\n");
+    let (status, told) = asked(gateway.admin, "/readyz", "pod", shown);
+    assert_eq!(status, 503);
+    assert!(told.starts_with("the store: "), "{told}");
+}
+
+#[test]
+fn half_open_heads_on_the_admin_address_are_cut_off() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure(upstream.address(), "[timeouts]\nheader = '300ms'\n");
+    let gateway = home.start();
+    let mut open: Vec<_> = (0..300)
+        .map(|number| {
+            let mut stream = TcpStream::connect(gateway.admin).unwrap();
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            // Nothing, or half a head.
+            if number % 2 == 0 {
+                stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: lo").unwrap();
+            }
+            stream
+        })
+        .collect();
+    for stream in &mut open {
+        let mut heard = Vec::new();
+        // A reset is an end too.
+        let _ = stream.read_to_end(&mut heard);
+        assert!(heard.is_empty(), "{}", String::from_utf8_lossy(&heard));
+    }
+    assert_eq!(Call::get(gateway.admin, "/healthz").text(), "ok\n");
 }

@@ -60,7 +60,7 @@ impl Call {
 
     pub(crate) fn get(address: SocketAddr, path: &str) -> Message {
         let mut call = Self::connect(address);
-        call.write(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes());
+        call.write(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes());
         call.answer()
     }
 

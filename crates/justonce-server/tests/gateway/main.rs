@@ -10,6 +10,7 @@
 )]
 
 mod admin;
+mod answers;
 mod breaker;
 mod client;
 mod completer;

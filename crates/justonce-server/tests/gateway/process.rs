@@ -88,7 +88,7 @@ impl Gateway {
         let errors = lines(child.stderr.take().unwrap());
         let out = lines(child.stdout.take().unwrap());
         let address = |prefix: &str| {
-            let line = out.recv_timeout(LIMIT).ok()?;
+            let line = out.recv_timeout(LIMIT).ok()?.replacen("https://", "http://", 1);
             line.strip_prefix(prefix)?.parse().ok()
         };
         let found = address("listening on http://").zip(address("admin on http://"));

@@ -77,6 +77,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         problems_base: problems_base.map(|set| set.value),
         default_route: default_route?,
         routes: routes?,
+        ignored_variables: Vec::new(),
     })
 }
 
@@ -234,6 +235,7 @@ fn timeouts(timeouts: &Section<'_>, response: Duration, report: &mut Report) -> 
     Timeouts {
         connect: time("connect", 5),
         idle: time("idle", 90),
+        upstream_idle: time("upstream_idle", 4),
         header: time("header", 10),
         body: time("body", 30),
         response,

@@ -35,6 +35,7 @@ pub(super) struct Layer {
     pub(super) response_timeout: Option<Set<Duration>>,
     pub(super) request_body: Option<Set<usize>>,
     pub(super) stored_response_body: Option<Set<usize>>,
+    pub(super) keep_unframed: Option<Set<bool>>,
     pub(super) drop_headers: Option<Set<Vec<HeaderName>>>,
     pub(super) keep_headers: Option<Set<Vec<HeaderName>>>,
     pub(super) complete: Option<Set<bool>>,
@@ -70,6 +71,7 @@ const BODIES: &[(&str, BodyWord)] = &[
 const ON_LAPSED: &[(&str, OnLapsed)] = &[("hold", OnLapsed::Hold), ("rerun", OnLapsed::Rerun)];
 const ON_STORE_DOWN: &[(&str, WhenStoreDown)] =
     &[("refuse", WhenStoreDown::Refuse), ("pass", WhenStoreDown::Pass)];
+const UNFRAMED: &[(&str, bool)] = &[("unknown", false), ("keep", true)];
 
 impl Layer {
     /// Reads a table.
@@ -94,6 +96,7 @@ impl Layer {
                 report,
                 size(0..=MAX_BODY_BYTES),
             ),
+            keep_unframed: section.get("unframed", report, choice(UNFRAMED)),
             drop_headers: section.get("drop_headers", report, list(header)),
             keep_headers: section.get("keep_headers", report, list(header)),
             complete: section.get("complete", report, boolean),
@@ -157,6 +160,7 @@ impl Layer {
             response_timeout: self.response_timeout.or(below.response_timeout),
             request_body: self.request_body.or(below.request_body),
             stored_response_body: self.stored_response_body.or(below.stored_response_body),
+            keep_unframed: self.keep_unframed.or(below.keep_unframed),
             drop_headers: self.drop_headers,
             keep_headers: self.keep_headers,
             complete: self.complete.or(below.complete),

@@ -70,6 +70,7 @@ pub(super) fn resolve(
             value_or(&layer.request_body, base.request_body),
         ),
         stored_response_body: value_or(&layer.stored_response_body, base.stored_response_body),
+        keep_unframed: value_or(&layer.keep_unframed, false),
         drop_headers: value_or(&layer.drop_headers, Vec::new()),
         keep_headers: value_or(&layer.keep_headers, Vec::new()),
         complete: complete::resolve(layer, report),

@@ -130,11 +130,19 @@ fn h29_204_and_304_have_no_body(place: &Place) {
 fn h29_1xx_is_never_stored(place: &Place) {
     let early = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n";
     let answer = [&early[..], &reply("201 Created", &[], b"paid")].concat();
-    let both = twice(place, "", answer);
-    for answer in both {
+    let stage = place.answering("", move |_, _| answer.clone());
+    let headers = [("idempotency-key", "abc")];
+    for replayed in [false, true] {
+        let mut call = stage.sending("POST /payments", &headers, BODY);
+        if !replayed {
+            // It is passed on (h50).
+            assert_eq!(call.answer().status(), 103);
+        }
+        let answer = call.answer();
         assert_eq!((answer.status(), answer.text().as_str()), (201, "paid"));
-        assert_eq!(answer.header("link"), None);
+        assert_eq!((answer.header("link"), answer.is_replay()), (None, replayed));
     }
+    assert_eq!(stage.service.calls(), 1);
 }
 
 fn h29_trailers_are_kept(place: &Place) {

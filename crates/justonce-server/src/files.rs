@@ -1,0 +1,91 @@
+//! The files that a configuration names: what is in them now, and where changes are noticed.
+
+use std::path::{Path, PathBuf};
+
+use percent_encoding::percent_decode_str;
+
+use crate::config::{AdminToken, Settings, StoreUrl};
+
+/// What is in a file: a hash, or nothing if it cannot be read.
+pub(crate) type Content = Option<blake3::Hash>;
+
+/// What is in a file now, through whatever links lead to it.
+pub(crate) fn content(path: &Path) -> Content {
+    std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes))
+}
+
+/// A file that is read when the gateway starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The setting that names it.
+    pub(crate) setting: &'static str,
+    pub(crate) path: PathBuf,
+    pub(crate) content: Content,
+}
+
+/// The files whose changes count while the gateway runs: certificate, key and tokens.
+pub(crate) fn renewed(settings: &Settings) -> Vec<Named> {
+    let mut files = Vec::new();
+    if let Some(tls) = &settings.tls {
+        files.push(named("tls.cert", &tls.cert));
+        files.push(named("tls.key", &tls.key));
+    }
+    let tokens = [
+        ("admin_token_file", &settings.admin_token),
+        ("callback_token_file", &settings.callback_token),
+    ];
+    for (setting, token) in tokens {
+        if let Some(AdminToken::File(path)) = token {
+            files.push(named(setting, path));
+        }
+    }
+    files
+}
+
+/// The files whose changes count only with a restart: those that servers are trusted by.
+pub(crate) fn of_the_start(settings: &Settings) -> Vec<Named> {
+    let mut files = Vec::new();
+    if let Some(path) = &settings.upstream_ca {
+        files.push(named("upstream_tls.ca", path));
+    }
+    if let Some(path) = &settings.stores.redis.ca {
+        files.push(named("redis.ca", path));
+    }
+    if let Some(path) = postgres_roots(&settings.store) {
+        files.push(named("sslrootcert", &path));
+    }
+    files
+}
+
+fn named(setting: &'static str, path: &Path) -> Named {
+    Named { setting, path: path.to_owned(), content: content(path) }
+}
+
+/// The file that the address of a PostgreSQL store names.
+fn postgres_roots(store: &StoreUrl) -> Option<PathBuf> {
+    let (StoreUrl::Postgres(url) | StoreUrl::Tiered { postgres: url, .. }) = store else {
+        return None;
+    };
+    let (_, query) = url.reveal().split_once('?')?;
+    let value = query.split('&').find_map(|part| part.strip_prefix("sslrootcert="))?;
+    let path = percent_decode_str(value).decode_utf8_lossy().into_owned();
+    (!path.is_empty() && path != "system").then(|| PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ServerUrl;
+
+    #[test]
+    fn the_roots_of_postgresql_are_found_in_its_address() {
+        let roots = |url: &str| {
+            let store = StoreUrl::Postgres(ServerUrl::new(url));
+            postgres_roots(&store).map(|path| path.display().to_string())
+        };
+        let url = "postgres://u:p@db/shop?sslmode=verify-full&sslrootcert=/a%20b.pem";
+        assert_eq!(roots(url).as_deref(), Some("/a b.pem"));
+        assert_eq!(roots("postgres://db/shop?sslrootcert=system"), None);
+        assert_eq!(roots("postgres://db/shop"), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! What is special about clients of HTTP/2.
+
+#![allow(clippy::unwrap_used, reason = "a failure in a test's helper is a failed test")]
+
+mod parts;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use justonce_server::listen::ListenLimits;
+use parts::{Gateway, Upstream, read_head, say, settings};
+use tokio::time::timeout;
+
+#[tokio::test]
+async fn the_cookies_of_one_request_become_one_line() {
+    let upstream = Upstream::start(|mut stream| async move {
+        while let Some((head, _)) = read_head(&mut stream).await {
+            let lines: Vec<_> = head.lines().filter(|line| line.starts_with("cookie")).collect();
+            let back = lines.join("|");
+            let length = back.len();
+            say(&mut stream, &format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{back}"))
+                .await;
+        }
+    })
+    .await;
+    let gateway = Gateway::to(upstream.address);
+    let io = TokioIo::new(gateway.connect().await);
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    for (sent, seen) in [
+        (&["a=1", "b=2; c=3", "d=4"][..], "cookie: a=1; b=2; c=3; d=4"),
+        (&["a=1"], "cookie: a=1"),
+        (&[], ""),
+    ] {
+        let mut request = Request::builder().method(Method::GET).uri("http://shop/");
+        for cookie in sent {
+            request = request.header("cookie", *cookie);
+        }
+        let response = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await;
+        let body = response.unwrap().into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, seen);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_only_pings_is_closed_when_it_was_idle_for_too_long() {
+    let idle = Duration::from_millis(500);
+    let upstream = Upstream::fine().await;
+    let limits = ListenLimits { keep_alive: idle, ..ListenLimits::default() };
+    let gateway = Gateway::start(settings(upstream.address), limits);
+    let io = TokioIo::new(gateway.connect().await);
+    let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        // Its PINGs are answered, and that is no use of the connection.
+        .keep_alive_interval(idle / 20)
+        .keep_alive_while_idle(true)
+        .handshake(io)
+        .await
+        .unwrap();
+    let ended = tokio::spawn(connection);
+    let request = Request::builder().uri("http://shop/").body(Full::<Bytes>::default()).unwrap();
+    let response = sender.send_request(request).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok");
+    // It is told to go, so this is no error.
+    timeout(idle * 20, ended).await.expect("it lives on").unwrap().unwrap();
+}
