@@ -194,7 +194,8 @@ fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenE
         let (number, done) = (log.number, log.row.done);
         let mut applied = Applied { number, done, names_all_next: false };
         applied
-            .write(disk, &mut batches, Vec::new)
+            // A row that names all must not forget what earlier rows named.
+            .write(disk, &mut batches, || log.unsettled.iter().copied().collect())
             .map_err(|error| OpenError::engine(directory, error))?;
         log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
     }
@@ -226,6 +227,7 @@ fn recovered(
             dirty: false,
             pending: None,
             change: 1,
+            queued: None,
             waiters: None,
         };
         state.table.of(&id).live.insert(id, live);

@@ -49,7 +49,7 @@ pub(crate) struct Shard {
 
 /// A record in memory.
 pub(crate) struct Live {
-    /// The record; nothing if its removal is not yet on disk.
+    /// The record; nothing if it is gone, and its removal is not yet in the storage engine.
     pub(crate) row: Option<Arc<Row>>,
     /// Where it is on disk once the queue is written.
     pub(crate) home: Home,
@@ -59,6 +59,9 @@ pub(crate) struct Live {
     pub(crate) pending: Option<Ticket>,
     /// Numbers the changes of this record, so that the writer knows whether it wrote the last.
     pub(crate) change: u64,
+    /// The last change that was queued and is not yet in the storage engine. Until it is, the
+    /// engine has something older, and the entry stays.
+    pub(crate) queued: Option<u64>,
     pub(crate) waiters: Option<Arc<Notify>>,
 }
 
