@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use justonce_core::store::{IdMap, Stats};
 use justonce_core::{RecordId, StateName, Timestamp};
 
+use crate::check::Keeper;
 use crate::disk::{Disk, DiskOp, With};
 use crate::journal::{BatchRow, NAME_ALL_EVERY};
 use crate::rows::RowName;
@@ -126,6 +127,7 @@ pub(crate) struct Applier {
     pub(crate) state: Arc<State>,
     pub(crate) handover: Arc<Handover>,
     pub(crate) applied: Applied,
+    pub(crate) keeper: Option<Keeper>,
 }
 
 impl Applier {
@@ -137,7 +139,9 @@ impl Applier {
                 self.fail(&error);
                 return;
             }
+            self.keeper.iter_mut().for_each(Keeper::batch_applied);
         }
+        self.keeper.iter_mut().for_each(Keeper::closed);
     }
 
     fn apply(&mut self, mut batches: Vec<WalBatch>) -> Result<(), String> {
@@ -274,8 +278,12 @@ mod tests {
         let store = EmbeddedStore::open(directory.path()).unwrap();
         let (state, handover) = (Arc::clone(&store.0.state), Arc::new(Handover::default()));
         let applied = Applied { number: 0, done: Stats::default(), names_all_next: false };
-        let applier =
-            Applier { state: Arc::clone(&state), handover: Arc::clone(&handover), applied };
+        let applier = Applier {
+            state: Arc::clone(&state),
+            handover: Arc::clone(&handover),
+            applied,
+            keeper: None,
+        };
         let thread = std::thread::spawn(move || {
             let _applier = applier;
             panic!("the engine is upside down");

@@ -305,8 +305,8 @@ impl<T, S: Sink<T>> WriterThread<T, S> {
                 }
                 Err(message) => {
                     let error: Arc<str> = Arc::from(message);
-                    ticket.tell(Err(Arc::clone(&error)));
                     self.shared.fail(&error);
+                    ticket.tell(Err(error));
                     return;
                 }
             }
@@ -320,10 +320,10 @@ impl<T, S: Sink<T>> Drop for WriterThread<T, S> {
         if std::thread::panicking() {
             let error: Arc<str> = Arc::from(PANICKED);
             self.sink.panicked(&error);
-            if let Some(ticket) = self.writing.take() {
-                ticket.tell(Err(Arc::clone(&error)));
-            }
             self.shared.fail(&error);
+            if let Some(ticket) = self.writing.take() {
+                ticket.tell(Err(error));
+            }
         }
     }
 }

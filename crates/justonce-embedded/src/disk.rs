@@ -17,11 +17,13 @@ use std::ops::Bound;
 use std::path::Path;
 
 use fjall::{
-    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
+    CompressionType, Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions,
+    KvSeparationOptions, PersistMode,
 };
 use justonce_core::store::Stored;
 use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp, codec};
 
+use crate::files::sync_directory;
 use crate::journal::{BatchRow, KEEP_ROWS};
 use crate::rows::RowName;
 
@@ -29,6 +31,9 @@ use crate::rows::RowName;
 const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 /// What a keyspace gathers in memory before it becomes a table on disk.
 const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What the engine may keep in memory while it makes a database.
+const CREATING_CACHE_BYTES: u64 = 1024 * 1024;
 
 /// Records from this size on lie in files of their own, beside the tree that finds them: the names
 /// are random, so the tree is rewritten all the time, and its values would be with it. Claims are
@@ -66,13 +71,54 @@ pub(crate) struct Disk {
     rows: Keyspace,
 }
 
+/// Where a keyspace says how far it is: behind all rows of the expiry index, and before all of the
+/// callers' rows.
+const EXPIRY_MARK: [u8; 17] = [u8::MAX; 17];
+const ROWS_MARK: [u8; 1] = [0];
+
+/// Why a copy cannot be opened.
+pub(crate) enum Gone {
+    /// The engine does not know this keyspace.
+    Keyspace(&'static str),
+    /// The engine refuses.
+    Engine(fjall::Error),
+}
+
+impl From<fjall::Error> for Gone {
+    fn from(error: fjall::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
 impl Disk {
+    /// Makes a database: it is there whole, or not at all. `made` is where it is made.
+    pub(crate) fn create(directory: &Path, made: &Path) -> Result<(), fjall::Error> {
+        drop(Self::open(made, CREATING_CACHE_BYTES)?);
+        std::fs::rename(made, directory)?;
+        if let Some(parent) = directory.parent() {
+            sync_directory(parent)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Self, fjall::Error> {
-        let database = Database::builder(directory)
-            .cache_size(cache_bytes)
-            .max_journaling_size(MAX_JOURNAL_BYTES)
-            .manual_journal_persist(true)
-            .open()?;
+        Self::with(builder(directory, cache_bytes).open()?)
+    }
+
+    /// Opens a copy, without anything that works in the background.
+    pub(crate) fn open_copy(directory: &Path, cache_bytes: u64) -> Result<Self, Gone> {
+        let database = builder(directory, cache_bytes).worker_threads_unchecked(0).open()?;
+        // The engine makes a keyspace that is gone anew. The callers' rows came later than the
+        // others.
+        for name in ["records", "expiry", "log"] {
+            if !database.keyspace_exists(name) {
+                return Err(Gone::Keyspace(name));
+            }
+        }
+        Ok(Self::with(database)?)
+    }
+
+    fn with(database: Database) -> Result<Self, fjall::Error> {
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
         Ok(Self {
             records: database.keyspace("records", || {
@@ -88,6 +134,24 @@ impl Disk {
             rows: database.keyspace("rows", options)?,
             database,
         })
+    }
+
+    /// How far the index and the callers' rows are: the number of a batch, if there was one since
+    /// keyspaces say so.
+    pub(crate) fn marks(&self) -> StoreResult<[Option<u64>; 2]> {
+        let read = |keyspace: &Keyspace, key: &[u8]| -> StoreResult<Option<u64>> {
+            let mark = keyspace.get(key).map_err(|e| unreadable(&e))?;
+            Ok(mark.and_then(|mark| <[u8; 8]>::try_from(&*mark).ok()).map(u64::from_be_bytes))
+        };
+        Ok([read(&self.expiry, &EXPIRY_MARK)?, read(&self.rows, &ROWS_MARK)?])
+    }
+
+    /// Writes the marks of a store that has none yet.
+    pub(crate) fn begin_marks(&self, number: u64) -> Result<(), fjall::Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        batch.insert(&self.expiry, EXPIRY_MARK.as_slice(), number.to_be_bytes().as_slice());
+        batch.insert(&self.rows, ROWS_MARK.as_slice(), number.to_be_bytes().as_slice());
+        batch.commit()
     }
 
     /// A record.
@@ -195,6 +259,9 @@ impl Disk {
                 None => batch.remove(&self.rows, name.as_bytes()),
             }
         }
+        // One journal for all: a keyspace that is behind the log shows that it has lost something.
+        batch.insert(&self.expiry, EXPIRY_MARK.as_slice(), number.to_be_bytes().as_slice());
+        batch.insert(&self.rows, ROWS_MARK.as_slice(), number.to_be_bytes().as_slice());
         batch.insert(&self.log, number.to_be_bytes().as_slice(), row.to_bytes());
         if let Some(old) = number.checked_sub(KEEP_ROWS) {
             batch.remove(&self.log, old.to_be_bytes().as_slice());
@@ -206,6 +273,13 @@ impl Disk {
     pub(crate) fn bytes(&self) -> u64 {
         self.database.disk_space().unwrap_or_default()
     }
+}
+
+fn builder(directory: &Path, cache_bytes: u64) -> DatabaseBuilder<Database> {
+    Database::builder(directory)
+        .cache_size(cache_bytes)
+        .max_journaling_size(MAX_JOURNAL_BYTES)
+        .manual_journal_persist(true)
 }
 
 fn decoded(row: fjall::Guard) -> StoreResult<(RecordId, Stored)> {

@@ -34,10 +34,12 @@
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
 mod applier;
+mod check;
 mod clock;
 pub mod commit;
 mod delay;
 mod disk;
+mod files;
 mod journal;
 mod maintenance;
 mod open;

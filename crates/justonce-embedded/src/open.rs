@@ -11,10 +11,12 @@ use std::thread::{Builder, JoinHandle};
 use justonce_core::{Clock, StoreError, StoreErrorKind, codec};
 
 use crate::applier::{Applied, Applier};
+use crate::check::{self, Found, Keeper, Manifest};
 use crate::clock::SystemClock;
 use crate::commit::{GroupCommit, Sink as _};
 use crate::delay::CommitDelay;
 use crate::disk::{Disk, DiskOp};
+use crate::files::{Modes, create_folder, private};
 use crate::journal::{self, Recovered};
 use crate::maintenance::SweepFrom;
 use crate::owner::DirectoryLock;
@@ -30,6 +32,10 @@ const DEFAULT_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 const DEFAULT_HOT_BYTES: u64 = 64 * 1024 * 1024;
 /// The folder of the storage engine inside the directory.
 const DATABASE: &str = "records";
+/// Where it is made.
+const NEW_DATABASE: &str = "records.new";
+/// Its lock. Nothing is in it, so one that is lost is made anew.
+const ENGINE_LOCK: &str = "lock";
 
 /// A durable store in this process.
 ///
@@ -138,12 +144,12 @@ impl EmbeddedBuilder {
     pub fn open(self) -> Result<EmbeddedStore, OpenError> {
         let directory = &self.directory;
         let io = |what| move |error| OpenError::io(what, directory, error);
-        std::fs::create_dir_all(directory).map_err(io("cannot create the directory"))?;
-        let lock = DirectoryLock::acquire(directory)?;
-        let (watermark, mark) =
-            Watermark::open(directory).map_err(io("cannot open the watermark"))?;
-        let disk = Disk::open(&directory.join(DATABASE), self.cache_bytes)
-            .map_err(|error| OpenError::engine(directory, error))?;
+        create_folder(directory).map_err(io("cannot create the directory"))?;
+        let modes = Modes::of(directory).map_err(io("cannot look through the directory"))?;
+        let mut lock = DirectoryLock::acquire(directory)?;
+        let Opened { disk, keeper, mark } = open_disk(directory, self.cache_bytes, modes)?;
+        lock.sign().map_err(io("cannot write the lock file"))?;
+        let watermark = Watermark::open(directory).map_err(io("cannot open the watermark"))?.0;
         let log = catch_up(directory, &disk, mark)?;
         let last = Heading {
             number: log.row.logged,
@@ -163,7 +169,7 @@ impl EmbeddedBuilder {
         let (number, done) = (log.number, log.row.done);
         let applied = Applied { number, done, names_all_next: true };
         let (state_of, handover) = of();
-        let applier = Applier { state: state_of, handover, applied };
+        let applier = Applier { state: state_of, handover, applied, keeper: Some(keeper) };
         let applier = Builder::new()
             .name("justonce-apply".into())
             .spawn(move || applier.run())
@@ -180,6 +186,42 @@ impl EmbeddedBuilder {
             _lock: lock,
         })))
     }
+}
+
+/// The storage engine, of which it is known that it has everything.
+struct Opened {
+    disk: Disk,
+    keeper: Keeper,
+    /// The last batch that is known to be acknowledged.
+    mark: u64,
+}
+
+/// Opens the storage engine, after looking whether everything is there. Nothing is changed before.
+fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened, OpenError> {
+    let io = |what| move |error| OpenError::io(what, directory, error);
+    let refused = |error: fjall::Error| OpenError::engine(directory, error);
+    let (engine, made) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
+    let mark = Watermark::read(directory).map_err(io("cannot read the watermark"))?;
+    let found = check::look(directory, &engine, mark)?;
+    check::tidy(directory, &made).map_err(io("cannot tidy up"))?;
+    let known = match found {
+        Found::Store(known) => known,
+        Found::Nothing => {
+            Disk::create(&engine, &made).map_err(refused)?;
+            Manifest::default()
+        }
+    };
+    let lock = engine.join(ENGINE_LOCK);
+    private().append(true).create(true).open(lock).map_err(io("cannot make the engine's lock"))?;
+    let disk = Disk::open(&engine, cache_bytes).map_err(refused)?;
+    // The list says that there are marks, so they come before it.
+    if disk.marks().map_err(OpenError::Damaged)?.contains(&None) {
+        let log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
+        disk.begin_marks(log.number).map_err(refused)?;
+    }
+    let keeper = Keeper::start(directory, &engine, known, modes);
+    let keeper = keeper.map_err(io("cannot write the manifest"))?;
+    Ok(Opened { disk, keeper, mark })
 }
 
 /// Brings what only the write-ahead log has into the storage engine: the log is written anew from

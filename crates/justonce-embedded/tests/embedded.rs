@@ -300,7 +300,7 @@ async fn what_the_engine_had_not_yet_synced_comes_back_from_the_log() {
     std::fs::remove_dir_all(lost.join("records")).unwrap();
     std::fs::remove_dir_all(lost.join("wal")).unwrap();
     let error = EmbeddedStore::open(&lost).unwrap_err().to_string();
-    assert!(error.contains("are missing"), "{error}");
+    assert!(error.contains("records is missing"), "{error}");
 }
 
 #[tokio::test]
