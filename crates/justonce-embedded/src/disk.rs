@@ -12,13 +12,14 @@
 //!
 //! The batches here are not those of the write-ahead log: one holds what many of those left.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 
 use fjall::{
     CompressionType, Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions,
-    KvSeparationOptions, PersistMode,
+    KvSeparationOptions, LsmError, PersistMode,
 };
 use justonce_core::store::Stored;
 use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp, codec};
@@ -42,6 +43,8 @@ const APART_FROM_BYTES: u32 = 256;
 
 /// The name of a row of the expiry index: the end of the retention, then the batch's number.
 pub(crate) type ExpiryRow = [u8; 16];
+/// A row of the expiry index, with the names in it.
+pub(crate) type Expiring = (ExpiryRow, Vec<RecordId>);
 
 /// One change to a record on disk, or to the index.
 #[derive(Debug)]
@@ -168,11 +171,12 @@ impl Disk {
         Ok(found.map(|bytes| bytes.to_vec()))
     }
 
-    /// Records behind `after`, in order.
+    /// Records behind `after`, in order; inside, what is wrong with one that cannot be read. After
+    /// an error outside, the names that follow cannot be told either.
     pub(crate) fn records_after(
         &self,
         after: Option<&RecordId>,
-    ) -> impl Iterator<Item = StoreResult<(RecordId, Stored)>> + use<> {
+    ) -> impl Iterator<Item = StoreResult<(RecordId, StoreResult<Stored>)>> + use<> {
         let range = match after {
             Some(id) => {
                 let start = Bound::Excluded(id.as_bytes().as_slice());
@@ -183,23 +187,21 @@ impl Disk {
         range.map(decoded)
     }
 
-    /// Rows of the expiry index that are due, from one on.
+    /// Rows of the expiry index that are due, from one on; nothing for one that is not ours.
     pub(crate) fn expired(
         &self,
         from: ExpiryRow,
         now: Timestamp,
-    ) -> impl Iterator<Item = StoreResult<(ExpiryRow, Vec<RecordId>)>> + use<> {
+    ) -> impl Iterator<Item = StoreResult<Option<Expiring>>> + use<> {
         let end = now.as_millis().saturating_add(1).to_be_bytes();
         // A clock that was set back may have left the start behind the end.
         let start = from.as_slice().min(&end);
         self.expiry.range(start..end.as_slice()).map(|row| {
             let (key, ids) = row.into_inner().map_err(|e| unreadable(&e))?;
-            let key = ExpiryRow::try_from(&*key).map_err(|_| foreign("expiry"))?;
             let (ids, rest) = ids.as_chunks::<32>();
-            if !rest.is_empty() {
-                return Err(foreign("expiry"));
-            }
-            Ok((key, ids.iter().map(|id| RecordId::from_bytes(*id)).collect()))
+            let key = ExpiryRow::try_from(&*key).ok().filter(|_| rest.is_empty());
+            let ids = ids.iter().map(|id| RecordId::from_bytes(*id)).collect();
+            Ok(key.map(|key| (key, ids)))
         })
     }
 
@@ -282,16 +284,42 @@ fn builder(directory: &Path, cache_bytes: u64) -> DatabaseBuilder<Database> {
         .manual_journal_persist(true)
 }
 
-fn decoded(row: fjall::Guard) -> StoreResult<(RecordId, Stored)> {
-    let (key, bytes) = row.into_inner().map_err(|e| unreadable(&e))?;
-    let id = <[u8; 32]>::try_from(&*key).map_err(|_| foreign("record"))?;
-    let id = RecordId::from_bytes(id);
-    Ok((id, codec::decode(&id, &bytes)?))
+/// The name of a row is known also where its value cannot be read.
+fn decoded(row: fjall::Guard) -> StoreResult<(RecordId, StoreResult<Stored>)> {
+    let name = RefCell::new(None);
+    let read = row.into_inner_if(|key| {
+        name.replace(<[u8; 32]>::try_from(&**key).ok());
+        true
+    });
+    let id = match (name.into_inner(), &read) {
+        (Some(id), _) => RecordId::from_bytes(id),
+        (None, Err(error)) => return Err(unreadable(error)),
+        (None, Ok(_)) => return Err(foreign("record")),
+    };
+    let stored = match read {
+        Ok((_, bytes)) => codec::decode(&id, &bytes.unwrap_or_default()).map_err(StoreError::from),
+        Err(error) => Err(unreadable(&error)),
+    };
+    Ok((id, stored))
 }
 
 fn unreadable(error: &fjall::Error) -> StoreError {
-    let message = format!("the embedded store cannot be read: {error}");
-    StoreError::not_applied(StoreErrorKind::Stopped, message)
+    let kind = if is_damage(error) { StoreErrorKind::Damaged } else { StoreErrorKind::Stopped };
+    StoreError::not_applied(kind, format!("the embedded store cannot be read: {error}"))
+}
+
+/// Whether a file does not hold what it must; else the system could not read it.
+fn is_damage(error: &fjall::Error) -> bool {
+    let cut_off = |error: &std::io::Error| error.kind() == std::io::ErrorKind::UnexpectedEof;
+    match error {
+        fjall::Error::Storage(LsmError::Io(error)) | fjall::Error::Io(error) => cut_off(error),
+        fjall::Error::Storage(_) => true,
+        fjall::Error::Decompress(_)
+        | fjall::Error::InvalidTrailer
+        | fjall::Error::InvalidTag(_)
+        | fjall::Error::InvalidVersion(_) => true,
+        _ => false,
+    }
 }
 
 fn foreign(what: &str) -> StoreError {

@@ -41,6 +41,7 @@ mod delay;
 mod disk;
 mod files;
 mod journal;
+mod list;
 mod maintenance;
 mod open;
 mod owner;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
+use justonce_core::store::HealthWarning;
 use justonce_core::{Clock, StoreError, StoreErrorKind, codec};
 
 use crate::applier::{Applied, Applier};
@@ -66,6 +67,8 @@ pub(crate) struct Inner {
     pub(crate) sweep_from: Mutex<SweepFrom>,
     /// Held by the one who writes rows.
     pub(crate) row_writer: Mutex<()>,
+    /// What operators should know; it does not change while the store is open.
+    pub(crate) warnings: Vec<HealthWarning>,
     applier: Mutex<Option<JoinHandle<()>>>,
     directory: PathBuf,
     _lock: DirectoryLock,
@@ -146,6 +149,7 @@ impl EmbeddedBuilder {
         let io = |what| move |error| OpenError::io(what, directory, error);
         create_folder(directory).map_err(io("cannot create the directory"))?;
         let modes = Modes::of(directory).map_err(io("cannot look through the directory"))?;
+        let warnings: Vec<HealthWarning> = modes.warning().into_iter().collect();
         let mut lock = DirectoryLock::acquire(directory)?;
         let Opened { disk, keeper, mark } = open_disk(directory, self.cache_bytes, modes)?;
         lock.sign().map_err(io("cannot write the lock file"))?;
@@ -176,11 +180,15 @@ impl EmbeddedBuilder {
             .map_err(io("cannot start the applier thread"))?;
         let commits =
             GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
+        for HealthWarning { name, message } in &warnings {
+            tracing::warn!(target: "justonce::store", name, "{message}");
+        }
         Ok(EmbeddedStore(Arc::new(Inner {
             state,
             commits,
             sweep_from: Mutex::default(),
             row_writer: Mutex::default(),
+            warnings,
             applier: Mutex::new(Some(applier)),
             directory: directory.clone(),
             _lock: lock,
@@ -260,7 +268,12 @@ fn recovered(
     let fences = Fences::starting_at(next, next);
     let state = State::new(disk, clock, floor, hot_bytes, fences);
     for id in log.unsettled.iter().copied() {
-        let found = state.disk.record(&id).map_err(OpenError::Damaged)?;
+        let found = match state.record_on_disk(&id) {
+            Ok(found) => found,
+            // Steps on it say so, and all others go on.
+            Err(error) if error.kind() == StoreErrorKind::Damaged => continue,
+            Err(error) => return Err(OpenError::Damaged(error)),
+        };
         let Some((stored, bytes)) = found.filter(|(s, _)| !is_settled(&s.entry)) else { continue };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let live = Live {

@@ -4,7 +4,7 @@ use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use justonce_core::store::{IdHasher, IdMap, Shards, Stats, Stored};
+use justonce_core::store::{DamageLog, IdHasher, IdMap, Shards, Stats, Stored};
 use justonce_core::{
     Clock, Entry, Failed, Fence, RecordId, State as RecordState, StateName, StoreError,
     StoreErrorKind, StoreResult, Timestamp,
@@ -32,6 +32,8 @@ pub(crate) struct State {
     /// The callers' rows that the storage engine does not have yet.
     pub(crate) rows: PendingRows,
     pub(crate) stopped: OnceLock<Arc<str>>,
+    /// Records that could not be read.
+    pub(crate) damage: DamageLog,
     clock: Box<dyn Clock>,
     floor: Timestamp,
 }
@@ -150,6 +152,7 @@ impl State {
             fences,
             rows: PendingRows::default(),
             stopped: OnceLock::new(),
+            damage: DamageLog::default(),
             clock,
             floor,
         }
@@ -181,11 +184,27 @@ impl State {
         if let Some(row) = self.hot.get(id) {
             return Ok(Some(Found { row, cached: true }));
         }
-        let found = self.disk.record(id)?;
+        let found = self.record_on_disk(id)?;
         Ok(found.map(|(stored, bytes)| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             Found { row: Arc::new(Row { stored, bytes }), cached: false }
         }))
+    }
+
+    /// A record as the disk has it. One that is damaged is remembered.
+    pub(crate) fn record_on_disk(&self, id: &RecordId) -> StoreResult<Option<(Stored, usize)>> {
+        self.disk.record(id).inspect_err(|error| {
+            if error.kind() == StoreErrorKind::Damaged {
+                self.note_damage(*id, error);
+            }
+        })
+    }
+
+    /// Remembers a record that cannot be read, and says so once.
+    pub(crate) fn note_damage(&self, id: RecordId, error: &StoreError) {
+        if self.damage.note(id) {
+            tracing::error!(target: "justonce::store", record = %id, %error, "a record is damaged");
+        }
     }
 
     /// Keeps a record that was read from disk at hand, unless it has changed since.

@@ -70,6 +70,12 @@ impl DamageLog {
         ids.len() < MAX_DAMAGED_REMEMBERED && ids.insert(id)
     }
 
+    /// Whether a record is known to be damaged.
+    #[must_use]
+    pub fn contains(&self, id: &RecordId) -> bool {
+        self.ids().contains(id)
+    }
+
     /// A record can be read again, or is gone.
     pub fn forget(&self, id: &RecordId) {
         self.ids().remove(id);

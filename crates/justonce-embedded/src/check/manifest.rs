@@ -19,8 +19,9 @@ const FILE: &str = "manifest";
 const NEW: &str = "manifest.new";
 const FIRST_LINE: &str = "justonce manifest 1";
 /// So many of a file's last bytes are compared: they hold what a table says about itself, its
-/// number and its time among it.
-const TAIL_BYTES: u64 = 64 * 1024;
+/// number and its time among it. Damage before them is noticed when a record is read, and costs
+/// that record, not the whole store.
+const TAIL_BYTES: u64 = 2 * 1024;
 /// After so many batches of the storage engine the list is written anew: it bounds what an opening
 /// after a crash reads whole.
 const REFRESH_BATCHES: u32 = 16;
