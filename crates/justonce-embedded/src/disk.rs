@@ -78,6 +78,8 @@ pub(crate) struct Disk {
 /// callers' rows.
 const EXPIRY_MARK: [u8; 17] = [u8::MAX; 17];
 const ROWS_MARK: [u8; 1] = [0];
+/// When the store's time was brought back to the clock; beside that mark.
+const CAME_BACK: [u8; 2] = [0, 1];
 
 /// Why a copy cannot be opened.
 pub(crate) enum Gone {
@@ -154,6 +156,22 @@ impl Disk {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         batch.insert(&self.expiry, EXPIRY_MARK.as_slice(), number.to_be_bytes().as_slice());
         batch.insert(&self.rows, ROWS_MARK.as_slice(), number.to_be_bytes().as_slice());
+        batch.commit()
+    }
+
+    /// When the store's time was last brought back to the clock; zero if it never was.
+    pub(crate) fn came_back_at(&self) -> StoreResult<Timestamp> {
+        let found = self.rows.get(CAME_BACK).map_err(|e| unreadable(&e))?;
+        let Some(bytes) = found else { return Ok(Timestamp::ZERO) };
+        let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|_| foreign("rows"))?;
+        Ok(Timestamp::from_millis(u64::from_be_bytes(bytes)))
+    }
+
+    /// The store's time is brought back to the clock.
+    pub(crate) fn come_back_at(&self, now: Timestamp) -> Result<(), fjall::Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let bytes = now.as_millis().to_be_bytes();
+        batch.insert(&self.rows, CAME_BACK.as_slice(), bytes.as_slice());
         batch.commit()
     }
 

@@ -40,6 +40,7 @@ pub mod commit;
 mod delay;
 mod disk;
 mod files;
+mod floor;
 mod journal;
 mod list;
 mod maintenance;

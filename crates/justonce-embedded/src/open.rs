@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use justonce_core::store::HealthWarning;
-use justonce_core::{Clock, StoreError, StoreErrorKind, codec};
+use justonce_core::{Clock, StoreError, StoreErrorKind, Timestamp, codec};
 
 use crate::applier::{Applied, Applier};
 use crate::check::{self, Found, Keeper, Manifest};
@@ -18,10 +19,11 @@ use crate::commit::{GroupCommit, Sink as _};
 use crate::delay::CommitDelay;
 use crate::disk::{Disk, DiskOp};
 use crate::files::{Modes, create_folder, private};
+use crate::floor;
 use crate::journal::{self, Recovered};
 use crate::maintenance::SweepFrom;
 use crate::owner::DirectoryLock;
-use crate::state::{Fences, Home, Live, Row, State, is_settled};
+use crate::state::{Fences, Home, Live, Row, State, Time, is_settled};
 use crate::step::{Stepper, Write};
 use crate::wal::{self, Gap, Handover, Heading, Wal};
 use crate::watermark::Watermark;
@@ -82,6 +84,7 @@ pub struct EmbeddedBuilder {
     hot_bytes: u64,
     clock: Option<Box<dyn Clock>>,
     delay: CommitDelay,
+    reset_clock_floor: bool,
 }
 
 impl EmbeddedStore {
@@ -102,6 +105,7 @@ impl EmbeddedStore {
             hot_bytes: DEFAULT_HOT_BYTES,
             clock: None,
             delay: CommitDelay::adaptive(),
+            reset_clock_floor: false,
         }
     }
 
@@ -139,6 +143,28 @@ impl EmbeddedBuilder {
         self
     }
 
+    /// Brings the store's time back to the machine's clock, this once. Without it, time never lies
+    /// before what it was when the store was last open; so one opening under a clock that is ahead
+    /// moves it for good, and [`health`](justonce_core::store::Maintenance::health) warns
+    /// (`clock-floor-ahead`). An empty file `reset-clock-floor` in the directory does the same, once.
+    ///
+    /// Make sure that the clock is right now. What has a retention keeps it for longer, by as much
+    /// as the time goes back. Claims that were taken under the wrong clock have lapsed. A UUIDv7 key
+    /// that was issued before, and finds nothing, stays refused where late arrivals are refused.
+    ///
+    /// ```
+    /// use justonce_embedded::EmbeddedStore;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a");
+    /// let store = EmbeddedStore::builder(&path).reset_clock_floor().open()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset_clock_floor(mut self) -> Self {
+        self.reset_clock_floor = true;
+        self
+    }
+
     /// Opens the store.
     ///
     /// # Errors
@@ -149,7 +175,9 @@ impl EmbeddedBuilder {
         let io = |what| move |error| OpenError::io(what, directory, error);
         create_folder(directory).map_err(io("cannot create the directory"))?;
         let modes = Modes::of(directory).map_err(io("cannot look through the directory"))?;
-        let warnings: Vec<HealthWarning> = modes.warning().into_iter().collect();
+        let mut warnings: Vec<HealthWarning> = modes.warning().into_iter().collect();
+        let reset = self.reset_clock_floor
+            || floor::is_asked_for(directory).map_err(io("cannot look into the directory"))?;
         let mut lock = DirectoryLock::acquire(directory)?;
         let Opened { disk, keeper, mark } = open_disk(directory, self.cache_bytes, modes)?;
         lock.sign().map_err(io("cannot write the lock file"))?;
@@ -160,7 +188,10 @@ impl EmbeddedBuilder {
             now: log.row.now,
             fences_reserved: log.row.fences_reserved,
         };
-        let state = Arc::new(recovered(disk, self.clock, &log, self.hot_bytes)?);
+        let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
+        let time = time(directory, &disk, clock, log.row.now, reset)?;
+        warnings.extend(floor::warning(directory, time.ahead));
+        let state = Arc::new(recovered(disk, time, &log, self.hot_bytes)?);
         let handover = Arc::new(Handover::starting_at(last.number));
         let wal = Wal::open(directory, Arc::clone(&handover)).map_err(io("cannot open the log"))?;
         let of = || (Arc::clone(&state), Arc::clone(&handover));
@@ -170,6 +201,8 @@ impl EmbeddedBuilder {
         let mut first = Vec::new();
         writer.commit(&mut first).map_err(|error| OpenError::engine(directory, error))?;
         writer.committed(first);
+        // The time that was brought back is on disk.
+        floor::is_done(directory).map_err(io("cannot remove the file that asks for a reset"))?;
         let (number, done) = (log.number, log.row.done);
         let applied = Applied { number, done, names_all_next: true };
         let (state_of, handover) = of();
@@ -255,18 +288,31 @@ fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenE
     Ok(log)
 }
 
+/// The store's time, not before the floor; or, if that is asked for, the clock's.
+fn time(
+    directory: &Path,
+    disk: &Disk,
+    clock: Box<dyn Clock>,
+    floor: Timestamp,
+    reset: bool,
+) -> Result<Time, OpenError> {
+    let now = clock.now();
+    let ahead = floor.since(now);
+    if reset && !ahead.is_zero() {
+        // Before any step is taken at the earlier time.
+        disk.come_back_at(now).map_err(|error| OpenError::engine(directory, error))?;
+        return Ok(Time { clock, ahead: Duration::ZERO, came_back_at: now });
+    }
+    let came_back_at = disk.came_back_at().map_err(OpenError::Damaged)?;
+    Ok(Time { clock, ahead, came_back_at })
+}
+
 /// The shared state as the disk has it.
-fn recovered(
-    disk: Disk,
-    clock: Option<Box<dyn Clock>>,
-    log: &Recovered,
-    hot_bytes: u64,
-) -> Result<State, OpenError> {
-    let floor = log.row.now;
-    let clock = clock.unwrap_or_else(|| Box::new(SystemClock::not_before(floor)));
+fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<State, OpenError> {
     let next = log.row.fences_reserved.max(1);
     let fences = Fences::starting_at(next, next);
-    let state = State::new(disk, clock, floor, hot_bytes, fences);
+    let state = State::new(disk, time, hot_bytes, fences);
+    let now = state.now();
     for id in log.unsettled.iter().copied() {
         let found = match state.record_on_disk(&id) {
             Ok(found) => found,
@@ -274,12 +320,15 @@ fn recovered(
             Err(error) if error.kind() == StoreErrorKind::Damaged => continue,
             Err(error) => return Err(OpenError::Damaged(error)),
         };
-        let Some((stored, bytes)) = found.filter(|(s, _)| !is_settled(&s.entry)) else { continue };
+        let Some((mut stored, bytes)) = found.filter(|(s, _)| !is_settled(&s.entry)) else {
+            continue;
+        };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let dirty = floor::bring_back(&mut stored, now);
         let live = Live {
             row: Some(Arc::new(Row { stored, bytes })),
             home: Home::Live,
-            dirty: false,
+            dirty,
             pending: None,
             change: 1,
             queued: None,

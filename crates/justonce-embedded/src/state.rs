@@ -3,11 +3,12 @@
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use justonce_core::store::{DamageLog, IdHasher, IdMap, Shards, Stats, Stored};
 use justonce_core::{
-    Clock, Entry, Failed, Fence, RecordId, State as RecordState, StateName, StoreError,
-    StoreErrorKind, StoreResult, Timestamp,
+    Action, Clock, Decision, Entry, Failed, Fence, RecordId, State as RecordState, StateName,
+    StoreError, StoreErrorKind, StoreResult, Timestamp, transition,
 };
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -15,6 +16,7 @@ use tokio::sync::Notify;
 
 use crate::commit::Ticket;
 use crate::disk::Disk;
+use crate::floor;
 use crate::rows::PendingRows;
 
 /// How many fences are reserved on disk ahead of those given.
@@ -34,8 +36,23 @@ pub(crate) struct State {
     pub(crate) stopped: OnceLock<Arc<str>>,
     /// Records that could not be read.
     pub(crate) damage: DamageLog,
-    clock: Box<dyn Clock>,
-    floor: Timestamp,
+    time: Time,
+}
+
+/// The store's time.
+pub(crate) struct Time {
+    pub(crate) clock: Box<dyn Clock>,
+    /// How far it is ahead of the clock: it never lies before what it was when the store was last
+    /// open.
+    pub(crate) ahead: Duration,
+    /// When it was last brought back to the clock; zero if it never was.
+    pub(crate) came_back_at: Timestamp,
+}
+
+impl Time {
+    fn now(&self) -> Timestamp {
+        self.clock.now().after(self.ahead)
+    }
 }
 
 /// A part of the records in memory.
@@ -130,13 +147,7 @@ impl Fences {
 }
 
 impl State {
-    pub(crate) fn new(
-        disk: Disk,
-        clock: Box<dyn Clock>,
-        floor: Timestamp,
-        hot_bytes: u64,
-        fences: Fences,
-    ) -> Self {
+    pub(crate) fn new(disk: Disk, time: Time, hot_bytes: u64, fences: Fences) -> Self {
         let items = usize::try_from(hot_bytes / (2 * CACHED_OVERHEAD_BYTES)).unwrap_or(usize::MAX);
         Self {
             disk,
@@ -153,14 +164,23 @@ impl State {
             rows: PendingRows::default(),
             stopped: OnceLock::new(),
             damage: DamageLog::default(),
-            clock,
-            floor,
+            time,
         }
     }
 
     /// The store's time. It never lies before what it was when the store was last open.
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now().max(self.floor)
+        self.time.now()
+    }
+
+    /// The rules, at the store's time.
+    pub(crate) fn decide(&self, entry: Option<&Entry>, action: &Action, fresh: Fence) -> Decision {
+        let now = self.now();
+        let decision = transition(entry, action, now, fresh);
+        if self.time.came_back_at == Timestamp::ZERO {
+            return decision;
+        }
+        floor::refuse_older(decision, entry, action, now, self.time.came_back_at)
     }
 
     /// Refuses what would write once the store has stopped.

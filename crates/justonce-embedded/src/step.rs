@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use justonce_core::store::Stored;
 use justonce_core::{
     Action, Answer, Change, Decision, Entry, Existing, Fence, RecordId, StoreError, StoreErrorKind,
-    StoreResult, Timestamp, codec, ends_claim, transition,
+    StoreResult, Timestamp, codec, ends_claim,
 };
 
 use crate::commit::{Closed, GroupCommit, Ticket};
@@ -110,7 +110,7 @@ impl Stepper<'_> {
             };
             let Some(fresh) = fresh else { return Ok(Tried::NoFences) };
             let entry = found.as_ref().map(|found| &found.row.stored.entry);
-            let decision = transition(entry, action, self.state.now(), fresh);
+            let decision = self.state.decide(entry, action, fresh);
             // Rows go with claims that are alive; those are in the table.
             if leaves_out(&rows, &decision) {
                 return Err(rows_left_out());
@@ -144,7 +144,7 @@ impl Stepper<'_> {
     ) -> Option<StoreResult<Tried>> {
         let live = shard.live.get(&id)?;
         let entry = live.row.as_ref().map(|row| &row.stored.entry);
-        let decision = transition(entry, action, self.state.now(), Fence::NONE);
+        let decision = self.state.decide(entry, action, Fence::NONE);
         if changes_nothing(&decision) {
             if leaves_out(rows, &decision) {
                 return Some(Err(rows_left_out()));
@@ -182,7 +182,7 @@ impl Stepper<'_> {
             return Ok(Tried::NoFences);
         };
         let entry = before.row.as_ref().map(|row| &row.stored.entry);
-        let decision = transition(entry, action, self.state.now(), fresh);
+        let decision = self.state.decide(entry, action, fresh);
         self.carry_out(shard, id, before, decision)
     }
 
