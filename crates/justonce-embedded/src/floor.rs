@@ -43,10 +43,10 @@ pub(crate) fn warning(directory: &Path, ahead: Duration) -> Option<HealthWarning
     (ahead > TOLERATED).then(|| HealthWarning {
         name: "clock-floor-ahead",
         message: format!(
-            "the store's time is {} s ahead of the machine's clock, because the store was once open \
-             under a clock that was ahead: leases and retentions are right, but fresh keys that \
-             carry their date (UUIDv7) may be refused as expired. If the clock is right now, make \
-             an empty file {} and open the store again",
+            "the store's time is {} s ahead of the machine's clock, because the store was once \
+             open under a clock that was ahead: leases and retentions are right, but fresh keys \
+             that carry their date (UUIDv7) may be refused as expired. If the clock is right now, \
+             make an empty file {} and open the store again",
             ahead.as_secs(),
             directory.join(RESET_FILE).display()
         ),

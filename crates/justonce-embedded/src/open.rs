@@ -146,11 +146,12 @@ impl EmbeddedBuilder {
     /// Brings the store's time back to the machine's clock, this once. Without it, time never lies
     /// before what it was when the store was last open; so one opening under a clock that is ahead
     /// moves it for good, and [`health`](justonce_core::store::Maintenance::health) warns
-    /// (`clock-floor-ahead`). An empty file `reset-clock-floor` in the directory does the same, once.
+    /// (`clock-floor-ahead`). An empty file `reset-clock-floor` in the directory does the same,
+    /// once.
     ///
     /// Make sure that the clock is right now. What has a retention keeps it for longer, by as much
-    /// as the time goes back. Claims that were taken under the wrong clock have lapsed. A UUIDv7 key
-    /// that was issued before, and finds nothing, stays refused where late arrivals are refused.
+    /// as the time goes back. Claims that were taken under the wrong clock have lapsed. A UUIDv7
+    /// key that was issued before, and finds nothing, stays refused where late arrivals are.
     ///
     /// ```
     /// use justonce_embedded::EmbeddedStore;

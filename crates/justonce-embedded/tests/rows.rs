@@ -247,7 +247,7 @@ async fn an_outcome_that_the_engine_has_already_takes_no_rows_either() {
     let order = operation("order", OnLapsed::Resume);
     let mut late = None;
     let handler = async |context: Context| {
-        late = Some(context.clone());
+        late = Some(context);
         Ok(Outcome::bytes("done"))
     };
     engine.run(&order, handler).await.unwrap();

@@ -7,8 +7,8 @@
 //!    all tables and blob files with theirs ([`version`]).
 //! 2. The store's own [`manifest`] lists the keyspaces, and the length and the last bytes of files
 //!    that were looked at before. Files that it does not list are read whole, once.
-//! 3. The engine opens a copy: small files and journals copied, the rest linked ([`trial`]). What it
-//!    finds there must, with the write-ahead log, be all that was acknowledged.
+//! 3. The engine opens a copy: small files and journals copied, the rest linked ([`trial`]). What
+//!    it finds there must, with the write-ahead log, be all that was acknowledged.
 
 mod manifest;
 mod trial;

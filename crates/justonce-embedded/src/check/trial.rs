@@ -78,7 +78,8 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
             create_folder(&target)?;
             copy(&path, &target)?;
         } else if is_immutable(from) {
-            std::os::unix::fs::symlink(&path, &target)?;
+            // Some file systems have no links.
+            std::os::unix::fs::symlink(&path, &target).or_else(|_| copy_file(&path, &target))?;
         } else {
             copy_file(&path, &target)?;
         }

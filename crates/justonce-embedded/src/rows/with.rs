@@ -90,8 +90,8 @@ impl EmbeddedStore {
     ///
     /// # Errors
     ///
-    /// As of [`checkpoint_with`](Self::checkpoint_with); also if there are rows and the same outcome
-    /// is stored already.
+    /// As of [`checkpoint_with`](Self::checkpoint_with); also if there are rows and the same
+    /// outcome is stored already.
     pub async fn outcome_with(
         &self,
         context: &Context,
