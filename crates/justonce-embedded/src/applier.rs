@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use justonce_core::store::{IdMap, Stats};
 use justonce_core::{RecordId, StateName, Timestamp};
 
+use crate::check::Keeper;
 use crate::disk::{Disk, DiskOp, With};
 use crate::journal::{BatchRow, NAME_ALL_EVERY};
 use crate::rows::RowName;
@@ -126,6 +127,7 @@ pub(crate) struct Applier {
     pub(crate) state: Arc<State>,
     pub(crate) handover: Arc<Handover>,
     pub(crate) applied: Applied,
+    pub(crate) keeper: Option<Keeper>,
 }
 
 impl Applier {
@@ -137,7 +139,9 @@ impl Applier {
                 self.fail(&error);
                 return;
             }
+            self.keeper.iter_mut().for_each(Keeper::batch_applied);
         }
+        self.keeper.iter_mut().for_each(Keeper::closed);
     }
 
     fn apply(&mut self, mut batches: Vec<WalBatch>) -> Result<(), String> {
@@ -173,7 +177,7 @@ fn all_unsettled(state: &State) -> Vec<RecordId> {
     state.table.each().flat_map(|shard| shard.live.keys().copied().collect::<Vec<_>>()).collect()
 }
 
-/// Lets go of a record that is settled and in the engine now.
+/// Lets go of a record that is settled, or gone, and in the engine now as it is here.
 fn let_go(state: &State, write: &Write) {
     state.rows.let_go(&write.rows, write.rows_change);
     if write.change == 0 {
@@ -181,10 +185,13 @@ fn let_go(state: &State, write: &Write) {
     }
     let mut shard = state.table.of(&write.id);
     let Some(live) = shard.live.get_mut(&write.id) else { return };
-    if live.change != write.change {
+    if live.queued != Some(write.change) {
         return;
     }
+    live.queued = None;
     match &live.row {
+        // Memory is ahead, and nothing of it is queued.
+        Some(_) if live.change != write.change => return,
         Some(row) if !is_settled(&row.stored.entry) => {
             live.pending = None;
             return;
@@ -201,4 +208,88 @@ fn let_go(state: &State, write: &Write) {
     shard.live.remove(&write.id);
     shard.left += 1;
     state.live_count.fetch_sub(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::EmbeddedStore;
+    use crate::wal::{Heading, Wal};
+    use justonce_core::store::{ListQuery, Maintenance};
+    use justonce_core::{
+        Action, Fence, Key, OnLapsed, Operation, Owner, Policy, Scope, Step, Token, codec,
+        transition,
+    };
+
+    /// A claim under `hold`, as it is written.
+    fn held(key: &str) -> (RecordId, Write) {
+        let policy = Policy::builder().on_lapsed(OnLapsed::Hold).build().unwrap();
+        let operation = Operation::new(Scope::global(), Key::client(key).unwrap());
+        let operation = operation.with_policy(policy);
+        let Step { id, action } = Step::begin(&operation, Owner::new("a"), Token(1));
+        assert!(matches!(action, Action::Begin(_)));
+        let decision = transition(None, &action, Timestamp::from_millis(1), Fence::new(1));
+        let (stored, _) = decision.carry_out(None);
+        let op = Some(DiskOp::Put(codec::encode(&id, &stored.unwrap())));
+        (id, Write { id, op, adds: Home::Live, ..Write::empty() })
+    }
+
+    fn batch(number: u64, writes: Vec<Write>) -> WalBatch {
+        WalBatch { number, now: Timestamp::from_millis(1), fences_reserved: 9, writes }
+    }
+
+    #[tokio::test]
+    async fn what_is_unsettled_is_found_wherever_recovery_meets_a_row_that_names_all() {
+        for number in NAME_ALL_EVERY - 4..=NAME_ALL_EVERY + 1 {
+            let directory = tempfile::tempdir().unwrap();
+            let mut ids = Vec::new();
+            {
+                let disk = Disk::open(&directory.path().join("records"), 1 << 20).unwrap();
+                let done = Stats::default();
+                let mut applied = Applied { number, done, names_all_next: false };
+                for logged in 1..=3 {
+                    let (id, write) = held(&format!("held-{logged}"));
+                    let known = ids.clone();
+                    ids.push(id);
+                    applied.write(&disk, &mut [batch(logged, vec![write])], || known).unwrap();
+                }
+            }
+            // The last batch is only in the log, as a kill leaves it.
+            let (id, write) = held("held-4");
+            ids.push(id);
+            let last = Heading { number: 4, now: Timestamp::from_millis(1), fences_reserved: 9 };
+            let handover = Arc::new(Handover::starting_at(3));
+            Wal::open(directory.path(), handover).unwrap().append(last, &[write]).unwrap();
+            ids.sort_unstable();
+            // Their leases lapsed long ago.
+            let unknown = ListQuery { state: Some(StateName::Unknown), ..ListQuery::default() };
+            for opening in ["first", "second"] {
+                let store = EmbeddedStore::open(directory.path()).unwrap();
+                let page = store.list(&unknown).await.unwrap();
+                let found: Vec<_> = page.records.iter().map(|record| record.id).collect();
+                assert_eq!(found, ids, "{opening} opening after batch {number} of the engine");
+            }
+        }
+    }
+
+    #[test]
+    fn an_applier_that_panics_stops_the_store() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(directory.path()).unwrap();
+        let (state, handover) = (Arc::clone(&store.0.state), Arc::new(Handover::default()));
+        let applied = Applied { number: 0, done: Stats::default(), names_all_next: false };
+        let applier = Applier {
+            state: Arc::clone(&state),
+            handover: Arc::clone(&handover),
+            applied,
+            keeper: None,
+        };
+        let thread = std::thread::spawn(move || {
+            let _applier = applier;
+            panic!("the engine is upside down");
+        });
+        assert!(thread.join().is_err());
+        assert!(state.writable().is_err(), "new writes are refused");
+        assert!(handover.wait_for(1).is_err(), "whoever waits hears");
+    }
 }

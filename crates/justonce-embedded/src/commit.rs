@@ -17,6 +17,9 @@ use crate::delay::CommitDelay;
 /// How long what rides along waits for somebody to ride with.
 const NOBODY_COMES: Duration = Duration::from_millis(2);
 
+/// What callers hear when the writer thread ends so.
+const PANICKED: &str = "the writer thread has panicked; open the store again";
+
 /// What makes batches durable.
 pub trait Sink<T>: Send + 'static {
     /// Writes and syncs a batch. After an error nothing more is committed.
@@ -29,6 +32,12 @@ pub trait Sink<T>: Send + 'static {
     /// Called after the batch's callers have been told.
     fn committed(&mut self, batch: Vec<T>) {
         drop(batch);
+    }
+
+    /// Called when the writer thread panics, before its callers are told: nothing more is
+    /// committed.
+    fn panicked(&mut self, why: &str) {
+        let _ = why;
     }
 }
 
@@ -65,7 +74,7 @@ impl Ticket {
     }
 
     fn tell(&self, result: Result<(), Arc<str>>) {
-        // Only the writer tells, and once.
+        // Only the writer tells. What it told first counts: a panic may come after it.
         let _ = self.0.result.set(result);
         self.0.told.notify_waiters();
     }
@@ -128,9 +137,10 @@ impl<T: Send + 'static> GroupCommit<T> {
             arrived: Condvar::new(),
         });
         let writer = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("justonce-commit".into())
-            .spawn(move || write_all(&writer, sink, delay))?;
+        let thread =
+            std::thread::Builder::new().name("justonce-commit".into()).spawn(move || {
+                WriterThread { shared: writer, sink, writing: None }.run(delay);
+            })?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
@@ -194,7 +204,7 @@ impl<T: Send + 'static> GroupCommit<T> {
         self.shared.arrived.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A writer that panicked has told nobody; its callers see the closed queue.
+            // A writer that panicked has told its callers.
             let _ = thread.join();
         }
     }
@@ -267,28 +277,52 @@ impl<T> Shared<T> {
     }
 }
 
-/// The writer thread.
-fn write_all<T>(shared: &Shared<T>, mut sink: impl Sink<T>, mut delay: CommitDelay) {
-    let mut last = now();
-    while let Some(gathered) = shared.next_batch(&delay) {
-        let Gathered { items: mut batch, urgent, ticket, waited } = gathered;
-        let start = now();
-        match sink.commit(&mut batch) {
-            Ok(()) => {
-                let end = now();
-                if urgent > 0 {
-                    let (sync, since_last) = (end.duration_since(start), end.duration_since(last));
-                    delay.observe(urgent, waited, sync, since_last);
+/// The writer thread's work, so that a panic anywhere in it is noticed when it is dropped.
+struct WriterThread<T, S: Sink<T>> {
+    shared: Arc<Shared<T>>,
+    sink: S,
+    /// The batch that is being written.
+    writing: Option<Ticket>,
+}
+
+impl<T, S: Sink<T>> WriterThread<T, S> {
+    fn run(mut self, mut delay: CommitDelay) {
+        let mut last = now();
+        while let Some(gathered) = self.shared.next_batch(&delay) {
+            let Gathered { items: mut batch, urgent, ticket, waited } = gathered;
+            self.writing = Some(ticket.clone());
+            let start = now();
+            match self.sink.commit(&mut batch) {
+                Ok(()) => {
+                    let end = now();
+                    if urgent > 0 {
+                        let sync = end.duration_since(start);
+                        delay.observe(urgent, waited, sync, end.duration_since(last));
+                    }
+                    last = end;
+                    ticket.tell(Ok(()));
+                    self.sink.committed(batch);
                 }
-                last = end;
-                ticket.tell(Ok(()));
-                sink.committed(batch);
+                Err(message) => {
+                    let error: Arc<str> = Arc::from(message);
+                    self.shared.fail(&error);
+                    ticket.tell(Err(error));
+                    return;
+                }
             }
-            Err(message) => {
-                let error: Arc<str> = Arc::from(message);
-                ticket.tell(Err(Arc::clone(&error)));
-                shared.fail(&error);
-                return;
+        }
+    }
+}
+
+impl<T, S: Sink<T>> Drop for WriterThread<T, S> {
+    /// After a panic nobody waits for a write that will not come, and nothing more is taken.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let error: Arc<str> = Arc::from(PANICKED);
+            self.sink.panicked(&error);
+            self.shared.fail(&error);
+            if let Some(ticket) = self.writing.take() {
+                ticket.tell(Err(error));
             }
         }
     }
@@ -334,5 +368,38 @@ mod tests {
         commits.close();
         assert_eq!(sizes.iter().sum::<usize>(), 10);
         assert_eq!(commits.ride_along(1).map(|_| ()), Err(Closed));
+    }
+
+    /// Breaks at its second batch.
+    struct Breaks {
+        batches: u32,
+        stopped: std::sync::mpsc::Sender<String>,
+    }
+
+    impl Sink<u8> for Breaks {
+        fn commit(&mut self, _: &mut Vec<u8>) -> Result<(), String> {
+            self.batches += 1;
+            assert!(self.batches < 2, "the disk is upside down");
+            Ok(())
+        }
+
+        fn panicked(&mut self, why: &str) {
+            self.stopped.send(why.into()).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_panics_tells_its_callers_at_once_and_takes_no_more() {
+        let (stopped, why) = std::sync::mpsc::channel();
+        let commits =
+            GroupCommit::start(Breaks { batches: 0, stopped }, CommitDelay::none()).unwrap();
+        assert_eq!(commits.enqueue(1).unwrap().durable().await, Ok(()));
+        let ticket = commits.enqueue(2).unwrap();
+        let told = tokio::time::timeout(Duration::from_secs(10), ticket.durable()).await;
+        let told = told.expect("its callers wait for ever").unwrap_err();
+        assert!(told.contains("panicked"), "{told}");
+        assert!(why.recv().unwrap().contains("panicked"));
+        assert_eq!(commits.enqueue(3).map(|_| ()), Err(Closed));
+        assert_eq!(commits.ride_along(3).map(|_| ()), Err(Closed));
     }
 }

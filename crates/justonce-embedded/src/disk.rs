@@ -12,16 +12,19 @@
 //!
 //! The batches here are not those of the write-ahead log: one holds what many of those left.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 
 use fjall::{
-    CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
+    CompressionType, Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions,
+    KvSeparationOptions, LsmError, PersistMode,
 };
 use justonce_core::store::Stored;
 use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp, codec};
 
+use crate::files::sync_directory;
 use crate::journal::{BatchRow, KEEP_ROWS};
 use crate::rows::RowName;
 
@@ -30,6 +33,9 @@ const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 /// What a keyspace gathers in memory before it becomes a table on disk.
 const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// What the engine may keep in memory while it makes a database.
+const CREATING_CACHE_BYTES: u64 = 1024 * 1024;
+
 /// Records from this size on lie in files of their own, beside the tree that finds them: the names
 /// are random, so the tree is rewritten all the time, and its values would be with it. Claims are
 /// smaller, and gone before the tree is written.
@@ -37,6 +43,8 @@ const APART_FROM_BYTES: u32 = 256;
 
 /// The name of a row of the expiry index: the end of the retention, then the batch's number.
 pub(crate) type ExpiryRow = [u8; 16];
+/// A row of the expiry index, with the names in it.
+pub(crate) type Expiring = (ExpiryRow, Vec<RecordId>);
 
 /// One change to a record on disk, or to the index.
 #[derive(Debug)]
@@ -66,13 +74,56 @@ pub(crate) struct Disk {
     rows: Keyspace,
 }
 
+/// Where a keyspace says how far it is: behind all rows of the expiry index, and before all of the
+/// callers' rows.
+const EXPIRY_MARK: [u8; 17] = [u8::MAX; 17];
+const ROWS_MARK: [u8; 1] = [0];
+/// When the store's time was brought back to the clock; beside that mark.
+const CAME_BACK: [u8; 2] = [0, 1];
+
+/// Why a copy cannot be opened.
+pub(crate) enum Gone {
+    /// The engine does not know this keyspace.
+    Keyspace(&'static str),
+    /// The engine refuses.
+    Engine(fjall::Error),
+}
+
+impl From<fjall::Error> for Gone {
+    fn from(error: fjall::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
 impl Disk {
+    /// Makes a database: it is there whole, or not at all. `made` is where it is made.
+    pub(crate) fn create(directory: &Path, made: &Path) -> Result<(), fjall::Error> {
+        drop(Self::open(made, CREATING_CACHE_BYTES)?);
+        std::fs::rename(made, directory)?;
+        if let Some(parent) = directory.parent() {
+            sync_directory(parent)?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Self, fjall::Error> {
-        let database = Database::builder(directory)
-            .cache_size(cache_bytes)
-            .max_journaling_size(MAX_JOURNAL_BYTES)
-            .manual_journal_persist(true)
-            .open()?;
+        Self::with(builder(directory, cache_bytes).open()?)
+    }
+
+    /// Opens a copy, without anything that works in the background.
+    pub(crate) fn open_copy(directory: &Path, cache_bytes: u64) -> Result<Self, Gone> {
+        let database = builder(directory, cache_bytes).worker_threads_unchecked(0).open()?;
+        // The engine makes a keyspace that is gone anew. The callers' rows came later than the
+        // others.
+        for name in ["records", "expiry", "log"] {
+            if !database.keyspace_exists(name) {
+                return Err(Gone::Keyspace(name));
+            }
+        }
+        Ok(Self::with(database)?)
+    }
+
+    fn with(database: Database) -> Result<Self, fjall::Error> {
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
         Ok(Self {
             records: database.keyspace("records", || {
@@ -90,6 +141,40 @@ impl Disk {
         })
     }
 
+    /// How far the index and the callers' rows are: the number of a batch, if there was one since
+    /// keyspaces say so.
+    pub(crate) fn marks(&self) -> StoreResult<[Option<u64>; 2]> {
+        let read = |keyspace: &Keyspace, key: &[u8]| -> StoreResult<Option<u64>> {
+            let mark = keyspace.get(key).map_err(|e| unreadable(&e))?;
+            Ok(mark.and_then(|mark| <[u8; 8]>::try_from(&*mark).ok()).map(u64::from_be_bytes))
+        };
+        Ok([read(&self.expiry, &EXPIRY_MARK)?, read(&self.rows, &ROWS_MARK)?])
+    }
+
+    /// Writes the marks of a store that has none yet.
+    pub(crate) fn begin_marks(&self, number: u64) -> Result<(), fjall::Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        batch.insert(&self.expiry, EXPIRY_MARK.as_slice(), number.to_be_bytes().as_slice());
+        batch.insert(&self.rows, ROWS_MARK.as_slice(), number.to_be_bytes().as_slice());
+        batch.commit()
+    }
+
+    /// When the store's time was last brought back to the clock; zero if it never was.
+    pub(crate) fn came_back_at(&self) -> StoreResult<Timestamp> {
+        let found = self.rows.get(CAME_BACK).map_err(|e| unreadable(&e))?;
+        let Some(bytes) = found else { return Ok(Timestamp::ZERO) };
+        let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|_| foreign("rows"))?;
+        Ok(Timestamp::from_millis(u64::from_be_bytes(bytes)))
+    }
+
+    /// The store's time is brought back to the clock.
+    pub(crate) fn come_back_at(&self, now: Timestamp) -> Result<(), fjall::Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        let bytes = now.as_millis().to_be_bytes();
+        batch.insert(&self.rows, CAME_BACK.as_slice(), bytes.as_slice());
+        batch.commit()
+    }
+
     /// A record.
     pub(crate) fn record(&self, id: &RecordId) -> StoreResult<Option<(Stored, usize)>> {
         let Some(bytes) = self.records.get(id.as_bytes()).map_err(|e| unreadable(&e))? else {
@@ -104,11 +189,12 @@ impl Disk {
         Ok(found.map(|bytes| bytes.to_vec()))
     }
 
-    /// Records behind `after`, in order.
+    /// Records behind `after`, in order; inside, what is wrong with one that cannot be read. After
+    /// an error outside, the names that follow cannot be told either.
     pub(crate) fn records_after(
         &self,
         after: Option<&RecordId>,
-    ) -> impl Iterator<Item = StoreResult<(RecordId, Stored)>> + use<> {
+    ) -> impl Iterator<Item = StoreResult<(RecordId, StoreResult<Stored>)>> + use<> {
         let range = match after {
             Some(id) => {
                 let start = Bound::Excluded(id.as_bytes().as_slice());
@@ -119,23 +205,21 @@ impl Disk {
         range.map(decoded)
     }
 
-    /// Rows of the expiry index that are due, from one on.
+    /// Rows of the expiry index that are due, from one on; nothing for one that is not ours.
     pub(crate) fn expired(
         &self,
         from: ExpiryRow,
         now: Timestamp,
-    ) -> impl Iterator<Item = StoreResult<(ExpiryRow, Vec<RecordId>)>> + use<> {
+    ) -> impl Iterator<Item = StoreResult<Option<Expiring>>> + use<> {
         let end = now.as_millis().saturating_add(1).to_be_bytes();
         // A clock that was set back may have left the start behind the end.
         let start = from.as_slice().min(&end);
         self.expiry.range(start..end.as_slice()).map(|row| {
             let (key, ids) = row.into_inner().map_err(|e| unreadable(&e))?;
-            let key = ExpiryRow::try_from(&*key).map_err(|_| foreign("expiry"))?;
             let (ids, rest) = ids.as_chunks::<32>();
-            if !rest.is_empty() {
-                return Err(foreign("expiry"));
-            }
-            Ok((key, ids.iter().map(|id| RecordId::from_bytes(*id)).collect()))
+            let key = ExpiryRow::try_from(&*key).ok().filter(|_| rest.is_empty());
+            let ids = ids.iter().map(|id| RecordId::from_bytes(*id)).collect();
+            Ok(key.map(|key| (key, ids)))
         })
     }
 
@@ -195,6 +279,9 @@ impl Disk {
                 None => batch.remove(&self.rows, name.as_bytes()),
             }
         }
+        // One journal for all: a keyspace that is behind the log shows that it has lost something.
+        batch.insert(&self.expiry, EXPIRY_MARK.as_slice(), number.to_be_bytes().as_slice());
+        batch.insert(&self.rows, ROWS_MARK.as_slice(), number.to_be_bytes().as_slice());
         batch.insert(&self.log, number.to_be_bytes().as_slice(), row.to_bytes());
         if let Some(old) = number.checked_sub(KEEP_ROWS) {
             batch.remove(&self.log, old.to_be_bytes().as_slice());
@@ -208,16 +295,49 @@ impl Disk {
     }
 }
 
-fn decoded(row: fjall::Guard) -> StoreResult<(RecordId, Stored)> {
-    let (key, bytes) = row.into_inner().map_err(|e| unreadable(&e))?;
-    let id = <[u8; 32]>::try_from(&*key).map_err(|_| foreign("record"))?;
-    let id = RecordId::from_bytes(id);
-    Ok((id, codec::decode(&id, &bytes)?))
+fn builder(directory: &Path, cache_bytes: u64) -> DatabaseBuilder<Database> {
+    Database::builder(directory)
+        .cache_size(cache_bytes)
+        .max_journaling_size(MAX_JOURNAL_BYTES)
+        .manual_journal_persist(true)
+}
+
+/// The name of a row is known also where its value cannot be read.
+fn decoded(row: fjall::Guard) -> StoreResult<(RecordId, StoreResult<Stored>)> {
+    let name = RefCell::new(None);
+    let read = row.into_inner_if(|key| {
+        name.replace(<[u8; 32]>::try_from(&**key).ok());
+        true
+    });
+    let id = match (name.into_inner(), &read) {
+        (Some(id), _) => RecordId::from_bytes(id),
+        (None, Err(error)) => return Err(unreadable(error)),
+        (None, Ok(_)) => return Err(foreign("record")),
+    };
+    let stored = match read {
+        Ok((_, bytes)) => codec::decode(&id, &bytes.unwrap_or_default()).map_err(StoreError::from),
+        Err(error) => Err(unreadable(&error)),
+    };
+    Ok((id, stored))
 }
 
 fn unreadable(error: &fjall::Error) -> StoreError {
-    let message = format!("the embedded store cannot be read: {error}");
-    StoreError::not_applied(StoreErrorKind::Stopped, message)
+    let kind = if is_damage(error) { StoreErrorKind::Damaged } else { StoreErrorKind::Stopped };
+    StoreError::not_applied(kind, format!("the embedded store cannot be read: {error}"))
+}
+
+/// Whether a file does not hold what it must; else the system could not read it.
+fn is_damage(error: &fjall::Error) -> bool {
+    let cut_off = |error: &std::io::Error| error.kind() == std::io::ErrorKind::UnexpectedEof;
+    match error {
+        fjall::Error::Storage(LsmError::Io(error)) | fjall::Error::Io(error) => cut_off(error),
+        fjall::Error::Storage(_) => true,
+        fjall::Error::Decompress(_)
+        | fjall::Error::InvalidTrailer
+        | fjall::Error::InvalidTag(_)
+        | fjall::Error::InvalidVersion(_) => true,
+        _ => false,
+    }
 }
 
 fn foreign(what: &str) -> StoreError {

@@ -113,8 +113,9 @@ pub(crate) fn recover(
 /// Batches that were acknowledged are gone.
 pub(crate) fn missing(from: u64, to: u64) -> StoreError {
     let message = format!(
-        "batches {from} to {to} are missing: a journal file was damaged, and operations that were \
-         acknowledged are lost. Restore the directory from a backup"
+        "batches {from} to {to} are missing: a file of wal/ or a journal of records/ (*.jnl) is \
+         lost or damaged, and operations that were acknowledged are not there. Restore the file \
+         if it was moved or its owner changed; else restore the whole directory from one backup"
     );
     StoreError::not_applied(StoreErrorKind::Damaged, message)
 }

@@ -36,11 +36,15 @@
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
 mod applier;
+mod check;
 mod clock;
 pub mod commit;
 mod delay;
 mod disk;
+mod files;
+mod floor;
 mod journal;
+mod list;
 mod maintenance;
 mod open;
 mod owner;

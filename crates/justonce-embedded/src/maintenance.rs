@@ -1,28 +1,26 @@
 //! Looking into, counting and cleaning an embedded store.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use justonce_core::store::{Cursor, ListQuery, Maintenance, Page, Stats, Summary, SweepReport};
+use justonce_core::store::{Health, ListQuery, Maintenance, Page, Stats, SweepReport};
 use justonce_core::{
-    Action, Answer, Fence, RecordId, StateName, StoreError, StoreErrorKind, StoreResult, SweepDone,
-    Timestamp, transition,
+    Action, Answer, Fence, RecordId, StoreError, StoreErrorKind, StoreResult, SweepDone, Timestamp,
+    transition,
 };
 
 use tokio::runtime::Handle;
 
 use crate::commit::Ticket;
 use crate::disk::ExpiryRow;
+use crate::list::list;
 use crate::open::{EmbeddedStore, Inner};
 use crate::records::durable;
-use crate::state::{Row, Shard, State};
+use crate::state::{Shard, State};
 use crate::step::{Tried, Write, closed};
 
 /// How many records a sweep changes before it waits for the writer: callers share their batches
 /// with no more of a sweep than this.
 const SWEPT_A_BATCH: usize = 8;
-/// How many records one page looks at, at most: it bounds the time a page takes.
-const MAX_LOOKED_AT: usize = 20_000;
 
 /// Where the sweep under way goes on.
 #[derive(Debug, Default)]
@@ -79,6 +77,10 @@ impl Maintenance for EmbeddedStore {
     async fn ready(&self) -> StoreResult<()> {
         self.0.state.writable()
     }
+
+    async fn health(&self) -> StoreResult<Health> {
+        Ok(Health { damaged: self.0.state.damage.damaged(), warnings: self.0.warnings.clone() })
+    }
 }
 
 /// Reads of many records go to a thread where waiting for the disk disturbs nobody.
@@ -89,58 +91,6 @@ async fn blocking<T: Send + 'static>(
         let message = format!("the work was not finished: {error}");
         Err(StoreError::maybe_applied(StoreErrorKind::Unavailable, message))
     })
-}
-
-fn list(state: &State, query: &ListQuery) -> StoreResult<Page> {
-    let now = state.now();
-    let after = query.after.map(|Cursor(id)| id);
-    let live = live_after(state, after.as_ref());
-    let mut found: BTreeMap<RecordId, Summary> = BTreeMap::new();
-    let mut seen_to: Option<RecordId> = None;
-    let mut ended = true;
-    // What is unsettled is in memory: whoever asks for it, and again and again, spares the disk.
-    let settled = !matches!(query.state, Some(StateName::InProgress | StateName::Unknown));
-    let rows = settled.then(|| state.disk.records_after(after.as_ref())).into_iter().flatten();
-    for (looked_at, row) in rows.enumerate() {
-        if looked_at >= MAX_LOOKED_AT || found.len() > query.page_size() {
-            ended = false;
-            break;
-        }
-        let (id, stored) = row?;
-        seen_to = Some(id);
-        if !live.contains_key(&id)
-            && let Some(summary) = query.matches(id, &stored.entry, now)
-        {
-            found.insert(id, summary);
-        }
-    }
-    // Records in memory beyond what was seen on disk belong to a later page.
-    for (id, row) in &live {
-        if (ended || seen_to.is_some_and(|seen| *id <= seen))
-            && let Some(row) = row
-            && let Some(summary) = query.matches(*id, &row.stored.entry, now)
-        {
-            found.insert(*id, summary);
-        }
-    }
-    let more = !ended || found.len() > query.page_size();
-    let records: Vec<Summary> = found.into_values().take(query.page_size()).collect();
-    let full = records.len() == query.page_size();
-    let last = if full { records.last().map(|summary| summary.id) } else { seen_to };
-    Ok(Page { next: last.filter(|_| more).map(Cursor), records })
-}
-
-/// The records in memory behind a cursor; nothing for those whose removal is on its way.
-fn live_after(state: &State, after: Option<&RecordId>) -> BTreeMap<RecordId, Option<Arc<Row>>> {
-    let mut live = BTreeMap::new();
-    for shard in state.table.each() {
-        for (id, entry) in &shard.live {
-            if after.is_none_or(|after| id > after) {
-                live.insert(*id, entry.row.clone());
-            }
-        }
-    }
-    live
 }
 
 /// Changes at most `limit` records; the ticket is of the last write.
@@ -162,13 +112,19 @@ fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<T
     }
     let mut last = None;
     for row in state.disk.expired(from.row.unwrap_or_default(), now) {
-        let (key, ids) = row?;
+        // A row that is not ours is left where it is.
+        let Some((key, ids)) = row? else { continue };
         from.row = Some(key);
+        let damaged = sweep.report.damaged;
         for id in ids {
             sweep.one(id)?;
         }
         if sweep.report.more {
             break;
+        }
+        // A damaged record is found again by this row after a restart.
+        if sweep.report.damaged > damaged {
+            continue;
         }
         // Every record of the row has been looked at: it has done its service.
         last = Some(inner.commits.ride_along(Write::swept(key)).map_err(|_| closed())?);
@@ -201,9 +157,19 @@ impl Sweep<'_> {
         if self.report.more {
             return Ok(());
         }
+        if self.inner.state.damage.contains(&id) {
+            self.report.damaged += 1;
+            return Ok(());
+        }
+        let tried = match self.inner.stepper().attempt(id, &Action::Sweep) {
+            Err(error) if error.kind() == StoreErrorKind::Damaged => {
+                self.report.damaged += 1;
+                return Ok(());
+            }
+            tried => tried?,
+        };
         // A sweep never needs a fence, so it is always decided.
-        if let Tried::Decided(Answer::Swept(done), _) =
-            self.inner.stepper().attempt(id, &Action::Sweep)?
+        if let Tried::Decided(Answer::Swept(done), _) = tried
             && done != SweepDone::Kept
         {
             self.report.count(done);

@@ -7,18 +7,23 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
-use justonce_core::{Clock, StoreError, StoreErrorKind, codec};
+use justonce_core::store::HealthWarning;
+use justonce_core::{Clock, StoreError, StoreErrorKind, Timestamp, codec};
 
 use crate::applier::{Applied, Applier};
+use crate::check::{self, Found, Keeper, Manifest};
 use crate::clock::SystemClock;
 use crate::commit::{GroupCommit, Sink as _};
 use crate::delay::CommitDelay;
 use crate::disk::{Disk, DiskOp};
+use crate::files::{Modes, create_folder, private};
+use crate::floor;
 use crate::journal::{self, Recovered};
 use crate::maintenance::SweepFrom;
 use crate::owner::DirectoryLock;
-use crate::state::{Fences, Home, Live, Row, State, is_settled};
+use crate::state::{Fences, Home, Live, Row, State, Time, is_settled};
 use crate::step::{Stepper, Write};
 use crate::wal::{self, Gap, Handover, Heading, Wal};
 use crate::watermark::Watermark;
@@ -30,6 +35,10 @@ const DEFAULT_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 const DEFAULT_HOT_BYTES: u64 = 64 * 1024 * 1024;
 /// The folder of the storage engine inside the directory.
 const DATABASE: &str = "records";
+/// Where it is made.
+const NEW_DATABASE: &str = "records.new";
+/// Its lock. Nothing is in it, so one that is lost is made anew.
+const ENGINE_LOCK: &str = "lock";
 
 /// A durable store in this process.
 ///
@@ -60,6 +69,8 @@ pub(crate) struct Inner {
     pub(crate) sweep_from: Mutex<SweepFrom>,
     /// Held by the one who writes rows.
     pub(crate) row_writer: Mutex<()>,
+    /// What operators should know; it does not change while the store is open.
+    pub(crate) warnings: Vec<HealthWarning>,
     applier: Mutex<Option<JoinHandle<()>>>,
     directory: PathBuf,
     _lock: DirectoryLock,
@@ -73,6 +84,7 @@ pub struct EmbeddedBuilder {
     hot_bytes: u64,
     clock: Option<Box<dyn Clock>>,
     delay: CommitDelay,
+    reset_clock_floor: bool,
 }
 
 impl EmbeddedStore {
@@ -93,6 +105,7 @@ impl EmbeddedStore {
             hot_bytes: DEFAULT_HOT_BYTES,
             clock: None,
             delay: CommitDelay::adaptive(),
+            reset_clock_floor: false,
         }
     }
 
@@ -130,6 +143,29 @@ impl EmbeddedBuilder {
         self
     }
 
+    /// Brings the store's time back to the machine's clock, this once. Without it, time never lies
+    /// before what it was when the store was last open; so one opening under a clock that is ahead
+    /// moves it for good, and [`health`](justonce_core::store::Maintenance::health) warns
+    /// (`clock-floor-ahead`). An empty file `reset-clock-floor` in the directory does the same,
+    /// once.
+    ///
+    /// Make sure that the clock is right now. What has a retention keeps it for longer, by as much
+    /// as the time goes back. Claims that were taken under the wrong clock have lapsed. A UUIDv7
+    /// key that was issued before, and finds nothing, stays refused where late arrivals are.
+    ///
+    /// ```
+    /// use justonce_embedded::EmbeddedStore;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a");
+    /// let store = EmbeddedStore::builder(&path).reset_clock_floor().open()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reset_clock_floor(mut self) -> Self {
+        self.reset_clock_floor = true;
+        self
+    }
+
     /// Opens the store.
     ///
     /// # Errors
@@ -138,19 +174,25 @@ impl EmbeddedBuilder {
     pub fn open(self) -> Result<EmbeddedStore, OpenError> {
         let directory = &self.directory;
         let io = |what| move |error| OpenError::io(what, directory, error);
-        std::fs::create_dir_all(directory).map_err(io("cannot create the directory"))?;
-        let lock = DirectoryLock::acquire(directory)?;
-        let (watermark, mark) =
-            Watermark::open(directory).map_err(io("cannot open the watermark"))?;
-        let disk = Disk::open(&directory.join(DATABASE), self.cache_bytes)
-            .map_err(|error| OpenError::engine(directory, error))?;
+        create_folder(directory).map_err(io("cannot create the directory"))?;
+        let modes = Modes::of(directory).map_err(io("cannot look through the directory"))?;
+        let mut warnings: Vec<HealthWarning> = modes.warning().into_iter().collect();
+        let reset = self.reset_clock_floor
+            || floor::is_asked_for(directory).map_err(io("cannot look into the directory"))?;
+        let mut lock = DirectoryLock::acquire(directory)?;
+        let Opened { disk, keeper, mark } = open_disk(directory, self.cache_bytes, modes)?;
+        lock.sign().map_err(io("cannot write the lock file"))?;
+        let watermark = Watermark::open(directory).map_err(io("cannot open the watermark"))?.0;
         let log = catch_up(directory, &disk, mark)?;
         let last = Heading {
             number: log.row.logged,
             now: log.row.now,
             fences_reserved: log.row.fences_reserved,
         };
-        let state = Arc::new(recovered(disk, self.clock, &log, self.hot_bytes)?);
+        let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
+        let time = time(directory, &disk, clock, log.row.now, reset)?;
+        warnings.extend(floor::warning(directory, time.ahead));
+        let state = Arc::new(recovered(disk, time, &log, self.hot_bytes)?);
         let handover = Arc::new(Handover::starting_at(last.number));
         let wal = Wal::open(directory, Arc::clone(&handover)).map_err(io("cannot open the log"))?;
         let of = || (Arc::clone(&state), Arc::clone(&handover));
@@ -160,26 +202,68 @@ impl EmbeddedBuilder {
         let mut first = Vec::new();
         writer.commit(&mut first).map_err(|error| OpenError::engine(directory, error))?;
         writer.committed(first);
+        // The time that was brought back is on disk.
+        floor::is_done(directory).map_err(io("cannot remove the file that asks for a reset"))?;
         let (number, done) = (log.number, log.row.done);
         let applied = Applied { number, done, names_all_next: true };
         let (state_of, handover) = of();
-        let applier = Applier { state: state_of, handover, applied };
+        let applier = Applier { state: state_of, handover, applied, keeper: Some(keeper) };
         let applier = Builder::new()
             .name("justonce-apply".into())
             .spawn(move || applier.run())
             .map_err(io("cannot start the applier thread"))?;
         let commits =
             GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
+        for HealthWarning { name, message } in &warnings {
+            tracing::warn!(target: "justonce::store", name, "{message}");
+        }
         Ok(EmbeddedStore(Arc::new(Inner {
             state,
             commits,
             sweep_from: Mutex::default(),
             row_writer: Mutex::default(),
+            warnings,
             applier: Mutex::new(Some(applier)),
             directory: directory.clone(),
             _lock: lock,
         })))
     }
+}
+
+/// The storage engine, of which it is known that it has everything.
+struct Opened {
+    disk: Disk,
+    keeper: Keeper,
+    /// The last batch that is known to be acknowledged.
+    mark: u64,
+}
+
+/// Opens the storage engine, after looking whether everything is there. Nothing is changed before.
+fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened, OpenError> {
+    let io = |what| move |error| OpenError::io(what, directory, error);
+    let refused = |error: fjall::Error| OpenError::engine(directory, error);
+    let (engine, made) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
+    let mark = Watermark::read(directory).map_err(io("cannot read the watermark"))?;
+    let found = check::look(directory, &engine, mark)?;
+    check::tidy(directory, &made).map_err(io("cannot tidy up"))?;
+    let known = match found {
+        Found::Store(known) => known,
+        Found::Nothing => {
+            Disk::create(&engine, &made).map_err(refused)?;
+            Manifest::default()
+        }
+    };
+    let lock = engine.join(ENGINE_LOCK);
+    private().append(true).create(true).open(lock).map_err(io("cannot make the engine's lock"))?;
+    let disk = Disk::open(&engine, cache_bytes).map_err(refused)?;
+    // The list says that there are marks, so they come before it.
+    if disk.marks().map_err(OpenError::Damaged)?.contains(&None) {
+        let log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
+        disk.begin_marks(log.number).map_err(refused)?;
+    }
+    let keeper = Keeper::start(directory, &engine, known, modes);
+    let keeper = keeper.map_err(io("cannot write the manifest"))?;
+    Ok(Opened { disk, keeper, mark })
 }
 
 /// Brings what only the write-ahead log has into the storage engine: the log is written anew from
@@ -194,7 +278,8 @@ fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenE
         let (number, done) = (log.number, log.row.done);
         let mut applied = Applied { number, done, names_all_next: false };
         applied
-            .write(disk, &mut batches, Vec::new)
+            // A row that names all must not forget what earlier rows named.
+            .write(disk, &mut batches, || log.unsettled.iter().copied().collect())
             .map_err(|error| OpenError::engine(directory, error))?;
         log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
     }
@@ -204,28 +289,50 @@ fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenE
     Ok(log)
 }
 
+/// The store's time, not before the floor; or, if that is asked for, the clock's.
+fn time(
+    directory: &Path,
+    disk: &Disk,
+    clock: Box<dyn Clock>,
+    floor: Timestamp,
+    reset: bool,
+) -> Result<Time, OpenError> {
+    let now = clock.now();
+    let ahead = floor.since(now);
+    if reset && !ahead.is_zero() {
+        // Before any step is taken at the earlier time.
+        disk.come_back_at(now).map_err(|error| OpenError::engine(directory, error))?;
+        return Ok(Time { clock, ahead: Duration::ZERO, came_back_at: now });
+    }
+    let came_back_at = disk.came_back_at().map_err(OpenError::Damaged)?;
+    Ok(Time { clock, ahead, came_back_at })
+}
+
 /// The shared state as the disk has it.
-fn recovered(
-    disk: Disk,
-    clock: Option<Box<dyn Clock>>,
-    log: &Recovered,
-    hot_bytes: u64,
-) -> Result<State, OpenError> {
-    let floor = log.row.now;
-    let clock = clock.unwrap_or_else(|| Box::new(SystemClock::not_before(floor)));
+fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<State, OpenError> {
     let next = log.row.fences_reserved.max(1);
     let fences = Fences::starting_at(next, next);
-    let state = State::new(disk, clock, floor, hot_bytes, fences);
+    let state = State::new(disk, time, hot_bytes, fences);
+    let now = state.now();
     for id in log.unsettled.iter().copied() {
-        let found = state.disk.record(&id).map_err(OpenError::Damaged)?;
-        let Some((stored, bytes)) = found.filter(|(s, _)| !is_settled(&s.entry)) else { continue };
+        let found = match state.record_on_disk(&id) {
+            Ok(found) => found,
+            // Steps on it say so, and all others go on.
+            Err(error) if error.kind() == StoreErrorKind::Damaged => continue,
+            Err(error) => return Err(OpenError::Damaged(error)),
+        };
+        let Some((mut stored, bytes)) = found.filter(|(s, _)| !is_settled(&s.entry)) else {
+            continue;
+        };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let dirty = floor::bring_back(&mut stored, now);
         let live = Live {
             row: Some(Arc::new(Row { stored, bytes })),
             home: Home::Live,
-            dirty: false,
+            dirty,
             pending: None,
             change: 1,
+            queued: None,
             waiters: None,
         };
         state.table.of(&id).live.insert(id, live);

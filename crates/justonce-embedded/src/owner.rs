@@ -1,9 +1,10 @@
 //! One process owns the directory.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use crate::files::private;
 use crate::open::OpenError;
 
 /// The file whose lock says who owns the directory; it holds the owner's process id.
@@ -12,14 +13,14 @@ const LOCK_FILE: &str = "owner.lock";
 /// The lock on a directory; the system releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
-    _file: File,
+    file: File,
 }
 
 impl DirectoryLock {
     pub(crate) fn acquire(directory: &Path) -> Result<Self, OpenError> {
         let path = directory.join(LOCK_FILE);
         let io = |error| OpenError::io("cannot open the lock file", &path, error);
-        let mut file = OpenOptions::new()
+        let mut file = private()
             .read(true)
             .write(true)
             .create(true)
@@ -36,10 +37,15 @@ impl DirectoryLock {
             }
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
-        file.set_len(0).map_err(io)?;
-        file.seek(SeekFrom::Start(0)).map_err(io)?;
-        writeln!(file, "{}", std::process::id()).map_err(io)?;
-        file.flush().map_err(io)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+
+    /// Says who the owner is, once the directory is known to be good: one that is refused stays as
+    /// it is.
+    pub(crate) fn sign(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.seek(SeekFrom::Start(0))?;
+        writeln!(self.file, "{}", std::process::id())?;
+        self.file.flush()
     }
 }

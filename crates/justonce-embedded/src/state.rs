@@ -3,11 +3,12 @@
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use justonce_core::store::{IdHasher, IdMap, Shards, Stats, Stored};
+use justonce_core::store::{DamageLog, IdHasher, IdMap, Shards, Stats, Stored};
 use justonce_core::{
-    Clock, Entry, Failed, Fence, RecordId, State as RecordState, StateName, StoreError,
-    StoreErrorKind, StoreResult, Timestamp,
+    Action, Clock, Decision, Entry, Failed, Fence, RecordId, State as RecordState, StateName,
+    StoreError, StoreErrorKind, StoreResult, Timestamp, transition,
 };
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -15,6 +16,7 @@ use tokio::sync::Notify;
 
 use crate::commit::Ticket;
 use crate::disk::Disk;
+use crate::floor;
 use crate::rows::PendingRows;
 
 /// How many fences are reserved on disk ahead of those given.
@@ -32,8 +34,25 @@ pub(crate) struct State {
     /// The callers' rows that the storage engine does not have yet.
     pub(crate) rows: PendingRows,
     pub(crate) stopped: OnceLock<Arc<str>>,
-    clock: Box<dyn Clock>,
-    floor: Timestamp,
+    /// Records that could not be read.
+    pub(crate) damage: DamageLog,
+    time: Time,
+}
+
+/// The store's time.
+pub(crate) struct Time {
+    pub(crate) clock: Box<dyn Clock>,
+    /// How far it is ahead of the clock: it never lies before what it was when the store was last
+    /// open.
+    pub(crate) ahead: Duration,
+    /// When it was last brought back to the clock; zero if it never was.
+    pub(crate) came_back_at: Timestamp,
+}
+
+impl Time {
+    fn now(&self) -> Timestamp {
+        self.clock.now().after(self.ahead)
+    }
 }
 
 /// A part of the records in memory.
@@ -49,7 +68,7 @@ pub(crate) struct Shard {
 
 /// A record in memory.
 pub(crate) struct Live {
-    /// The record; nothing if its removal is not yet on disk.
+    /// The record; nothing if it is gone, and its removal is not yet in the storage engine.
     pub(crate) row: Option<Arc<Row>>,
     /// Where it is on disk once the queue is written.
     pub(crate) home: Home,
@@ -59,6 +78,9 @@ pub(crate) struct Live {
     pub(crate) pending: Option<Ticket>,
     /// Numbers the changes of this record, so that the writer knows whether it wrote the last.
     pub(crate) change: u64,
+    /// The last change that was queued and is not yet in the storage engine. Until it is, the
+    /// engine has something older, and the entry stays.
+    pub(crate) queued: Option<u64>,
     pub(crate) waiters: Option<Arc<Notify>>,
 }
 
@@ -125,13 +147,7 @@ impl Fences {
 }
 
 impl State {
-    pub(crate) fn new(
-        disk: Disk,
-        clock: Box<dyn Clock>,
-        floor: Timestamp,
-        hot_bytes: u64,
-        fences: Fences,
-    ) -> Self {
+    pub(crate) fn new(disk: Disk, time: Time, hot_bytes: u64, fences: Fences) -> Self {
         let items = usize::try_from(hot_bytes / (2 * CACHED_OVERHEAD_BYTES)).unwrap_or(usize::MAX);
         Self {
             disk,
@@ -147,14 +163,24 @@ impl State {
             fences,
             rows: PendingRows::default(),
             stopped: OnceLock::new(),
-            clock,
-            floor,
+            damage: DamageLog::default(),
+            time,
         }
     }
 
     /// The store's time. It never lies before what it was when the store was last open.
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now().max(self.floor)
+        self.time.now()
+    }
+
+    /// The rules, at the store's time.
+    pub(crate) fn decide(&self, entry: Option<&Entry>, action: &Action, fresh: Fence) -> Decision {
+        let now = self.now();
+        let decision = transition(entry, action, now, fresh);
+        if self.time.came_back_at == Timestamp::ZERO {
+            return decision;
+        }
+        floor::refuse_older(decision, entry, action, now, self.time.came_back_at)
     }
 
     /// Refuses what would write once the store has stopped.
@@ -178,11 +204,27 @@ impl State {
         if let Some(row) = self.hot.get(id) {
             return Ok(Some(Found { row, cached: true }));
         }
-        let found = self.disk.record(id)?;
+        let found = self.record_on_disk(id)?;
         Ok(found.map(|(stored, bytes)| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             Found { row: Arc::new(Row { stored, bytes }), cached: false }
         }))
+    }
+
+    /// A record as the disk has it. One that is damaged is remembered.
+    pub(crate) fn record_on_disk(&self, id: &RecordId) -> StoreResult<Option<(Stored, usize)>> {
+        self.disk.record(id).inspect_err(|error| {
+            if error.kind() == StoreErrorKind::Damaged {
+                self.note_damage(*id, error);
+            }
+        })
+    }
+
+    /// Remembers a record that cannot be read, and says so once.
+    pub(crate) fn note_damage(&self, id: RecordId, error: &StoreError) {
+        if self.damage.note(id) {
+            tracing::error!(target: "justonce::store", record = %id, %error, "a record is damaged");
+        }
     }
 
     /// Keeps a record that was read from disk at hand, unless it has changed since.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use justonce_core::store::Stored;
 use justonce_core::{
     Action, Answer, Change, Decision, Entry, Existing, Fence, RecordId, StoreError, StoreErrorKind,
-    StoreResult, Timestamp, codec, ends_claim, transition,
+    StoreResult, Timestamp, codec, ends_claim,
 };
 
 use crate::commit::{Closed, GroupCommit, Ticket};
@@ -110,7 +110,11 @@ impl Stepper<'_> {
             };
             let Some(fresh) = fresh else { return Ok(Tried::NoFences) };
             let entry = found.as_ref().map(|found| &found.row.stored.entry);
-            let decision = transition(entry, action, self.state.now(), fresh);
+            let decision = self.state.decide(entry, action, fresh);
+            // Rows go with claims that are alive; those are in the table.
+            if leaves_out(&rows, &decision) {
+                return Err(rows_left_out());
+            }
             if changes_nothing(&decision) {
                 if let Some(Found { row, cached: false }) = &found {
                     self.state.remember(&id, row, left);
@@ -125,7 +129,6 @@ impl Stepper<'_> {
             let home = row
                 .as_ref()
                 .map_or(Home::Nowhere, |row| Home::Done(row.stored.entry.state_name(), row.bytes));
-            // Rows go with claims that are alive; those are in the table.
             let before = Before { row, home, live: None, rows: Vec::new() };
             return self.decide(&mut shard, id, action, before, decision, fresh);
         }
@@ -141,8 +144,11 @@ impl Stepper<'_> {
     ) -> Option<StoreResult<Tried>> {
         let live = shard.live.get(&id)?;
         let entry = live.row.as_ref().map(|row| &row.stored.entry);
-        let decision = transition(entry, action, self.state.now(), Fence::NONE);
+        let decision = self.state.decide(entry, action, Fence::NONE);
         if changes_nothing(&decision) {
+            if leaves_out(rows, &decision) {
+                return Some(Err(rows_left_out()));
+            }
             let awaited = |ticket: &&Ticket| !ticket.is_durable() && must_be_true(&decision.answer);
             let pending = live.pending.as_ref().filter(awaited).cloned();
             return Some(Ok(Tried::Decided(decision.answer, pending)));
@@ -176,7 +182,7 @@ impl Stepper<'_> {
             return Ok(Tried::NoFences);
         };
         let entry = before.row.as_ref().map(|row| &row.stored.entry);
-        let decision = transition(entry, action, self.state.now(), fresh);
+        let decision = self.state.decide(entry, action, fresh);
         self.carry_out(shard, id, before, decision)
     }
 
@@ -230,8 +236,9 @@ impl Stepper<'_> {
         };
         // From here on the decision stands.
         let was_live = before.live.is_some();
-        let (old_pending, mut waiters) =
-            before.live.map_or((None, None), |live| (live.pending, live.waiters));
+        let (old_pending, old_queued, mut waiters) = before
+            .live
+            .map_or((None, None, None), |live| (live.pending, live.queued, live.waiters));
         if ended && let Some(waiters) = waiters.take() {
             waiters.notify_waiters();
         }
@@ -242,11 +249,14 @@ impl Stepper<'_> {
             }
         }
         let wait = ticket.clone().filter(|_| durable);
-        let keep = planned.row.is_some() || ticket.is_some();
+        let queued = ticket.as_ref().map(|_| change).or(old_queued);
+        // What is gone stays in the table until the engine has let go of it too: whoever finds
+        // nothing here believes the engine.
+        let keep = planned.row.is_some() || queued.is_some();
         if keep {
             let pending = ticket.or(old_pending);
             let Planned { row, home, dirty, .. } = planned;
-            shard.live.insert(id, Live { row, home, dirty, pending, change, waiters });
+            shard.live.insert(id, Live { row, home, dirty, pending, change, queued, waiters });
         } else {
             shard.left += 1;
         }
@@ -333,6 +343,20 @@ fn restore(shard: &mut Shard, id: RecordId, before: Before) {
 
 fn changes_nothing(decision: &Decision) -> bool {
     decision.change == Change::Keep && decision.note.is_none()
+}
+
+/// Whether a step would be said to be applied without the rows that go with it.
+fn leaves_out(rows: &[RowWrite], decision: &Decision) -> bool {
+    !rows.is_empty() && decision.answer == Answer::Applied
+}
+
+/// A repetition changes nothing, so there is no write that could take the rows along; and rows
+/// that were written alone would be written again by whoever resumes.
+fn rows_left_out() -> StoreError {
+    StoreError::not_applied(
+        StoreErrorKind::Protocol,
+        "the recovery point or the outcome is stored already, so the rows were not written with it",
+    )
 }
 
 /// Whether an answer tells of something that must be on disk before anybody hears of it. That

@@ -5,10 +5,12 @@
 //! power loss, but it is never ahead. A store that reopens below its watermark has lost what it
 //! acknowledged, and says so instead of going on.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use crate::files::private;
 
 const FILE: &str = "watermark";
 const BYTES: usize = 16;
@@ -23,14 +25,18 @@ impl Watermark {
     /// Opens the file and reads the mark; zero if there is none or it was cut off in the middle.
     pub(crate) fn open(directory: &Path) -> io::Result<(Self, u64)> {
         let path = directory.join(FILE);
-        let options = &mut OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
-        let mut bytes = [0; BYTES];
-        let mark = match file.read_exact_at(&mut bytes, 0) {
-            Ok(()) => parse(bytes).unwrap_or(0),
-            Err(_) => 0,
-        };
+        let file = private().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mark = read_from(&file);
         Ok((Self { file }, mark))
+    }
+
+    /// Reads the mark, and makes no file.
+    pub(crate) fn read(directory: &Path) -> io::Result<u64> {
+        match File::open(directory.join(FILE)) {
+            Ok(file) => Ok(read_from(&file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes the mark.
@@ -41,6 +47,14 @@ impl Watermark {
             *to = from;
         }
         self.file.write_all_at(&bytes, 0)
+    }
+}
+
+fn read_from(file: &File) -> u64 {
+    let mut bytes = [0; BYTES];
+    match file.read_exact_at(&mut bytes, 0) {
+        Ok(()) => parse(bytes).unwrap_or(0),
+        Err(_) => 0,
     }
 }
 

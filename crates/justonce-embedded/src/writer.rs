@@ -49,6 +49,10 @@ impl Sink<Write> for Writer {
         let Heading { number, now, fences_reserved } = self.last;
         self.handover.hand_over(WalBatch { number, now, fences_reserved, writes });
     }
+
+    fn panicked(&mut self, why: &str) {
+        self.state.stop(why);
+    }
 }
 
 impl Drop for Writer {

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use justonce_core::engine::Begun;
-use justonce_core::store::{ListQuery, Maintenance, Records};
+use justonce_core::store::{Maintenance, Records};
 use justonce_core::{
-    Action, Answer, Clock, Engine, Entropy, Existing, Key, ManualClock, OnLapsed, Operation,
-    Outcome, Owner, Policy, Ran, Scope, StateName, Step, Timestamp, Token,
+    Action, Answer, Clock, Effect, Engine, Entropy, Existing, Key, ManualClock, OnLapsed,
+    Operation, Outcome, Owner, Policy, Ran, Scope, StateName, Step, StoreErrorKind, Timestamp,
+    Token,
 };
 use justonce_embedded::{EmbeddedStore, OpenError};
 use justonce_testkit::files::copy_directory;
@@ -115,6 +116,56 @@ async fn reads_do_not_wait_for_a_writer_that_is_stuck() {
     }
     let Begun::Claimed(mut claim) = begin.await.unwrap() else { panic!("it was new") };
     let _ = claim.release().await.unwrap();
+}
+
+/// A clock that panics where it is told to: the writer thread reads it before each write.
+struct Breaking {
+    hands: ManualClock,
+    broken: Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Clock for Breaking {
+    fn now(&self) -> Timestamp {
+        let writes = std::thread::current().name() == Some("justonce-commit");
+        if writes && self.broken.load(std::sync::atomic::Ordering::Acquire) {
+            panic!("the clock is broken");
+        }
+        self.hands.now()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_panics_stops_the_store_and_leaves_nobody_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let broken = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let hands = ManualClock::starting_at(Timestamp::from_millis(1));
+    let clock = Breaking { hands: hands.clone(), broken: Arc::clone(&broken) };
+    let store = Arc::new(EmbeddedStore::builder(directory.path()).clock(clock).open().unwrap());
+    let engine = Engine::builder_shared(store.clone()).build();
+    let done = operation("done", OnLapsed::Hold);
+    engine.run(&done, async |_| Ok(Outcome::bytes("done"))).await.unwrap();
+
+    broken.store(true, std::sync::atomic::Ordering::Release);
+    let begin = Step::begin(&operation("waits", OnLapsed::Hold), Owner::new("a"), Token(1));
+    let told = tokio::time::timeout(Duration::from_secs(10), store.apply(&begin)).await;
+    let error = told.expect("its callers wait for ever").unwrap_err();
+    assert_eq!(
+        (error.kind(), error.effect()),
+        (StoreErrorKind::Stopped, Effect::MayHaveBeenApplied)
+    );
+    assert_eq!(store.ready().await.unwrap_err().kind(), StoreErrorKind::Stopped);
+    for on_lapsed in [OnLapsed::Hold, OnLapsed::Rerun] {
+        let begin = Step::begin(&operation("new", on_lapsed), Owner::new("a"), Token(2));
+        let error = store.apply(&begin).await.unwrap_err();
+        assert_eq!((error.kind(), error.effect()), (StoreErrorKind::Stopped, Effect::NotApplied));
+        assert!(error.to_string().contains("panicked"), "{error}");
+    }
+    let replayed = engine.run(&done, async |_| panic!("it ran before")).await.unwrap();
+    assert_eq!(replayed, Ran::Replayed(Outcome::bytes("done")));
+    drop((store, engine));
+    let store = EmbeddedStore::builder(directory.path()).clock(hands).open().unwrap();
+    let stored = store.get(&done.id()).await.unwrap().unwrap();
+    assert_eq!(stored.entry.state_name(), StateName::Completed);
 }
 
 #[tokio::test]
@@ -249,7 +300,7 @@ async fn what_the_engine_had_not_yet_synced_comes_back_from_the_log() {
     std::fs::remove_dir_all(lost.join("records")).unwrap();
     std::fs::remove_dir_all(lost.join("wal")).unwrap();
     let error = EmbeddedStore::open(&lost).unwrap_err().to_string();
-    assert!(error.contains("are missing"), "{error}");
+    assert!(error.contains("records is missing"), "{error}");
 }
 
 #[tokio::test]
@@ -287,33 +338,6 @@ async fn a_clean_restart_also_finds_claims_that_need_not_be_durable() {
     assert_eq!(store.get(&rerun.id()).await.unwrap(), before);
     let stats = store.stats().await.unwrap();
     assert_eq!((stats.in_progress.count, stats.completed.count), (1, 0));
-}
-
-#[tokio::test]
-async fn what_is_unsettled_is_found_however_long_ago_it_was_begun() {
-    let directory = tempfile::tempdir().unwrap();
-    let (original, copied) = (directory.path().join("original"), directory.path().join("copy"));
-    let store = Arc::new(EmbeddedStore::open(&original).unwrap());
-    let held = operation("held", OnLapsed::Hold);
-    let begin = Step::begin(&held, Owner::new("a"), Token(1));
-    assert!(matches!(store.apply(&begin).await.unwrap(), Answer::Claimed(_)));
-    // More batches than lie between two rows of the log that name everything unsettled.
-    let engine = Engine::builder_shared(store.clone()).build();
-    let target = batches(&original) + 4200;
-    let mut number = 0;
-    while batches(&original) < target {
-        let other = operation(&format!("other-{number}"), OnLapsed::Rerun);
-        engine.run(&other, async |_| Ok(Outcome::empty())).await.unwrap();
-        number += 1;
-    }
-    // As a crash leaves it: copied while it is open.
-    copy_directory(&original, &copied).unwrap();
-    let store = EmbeddedStore::open(&copied).unwrap();
-    let stats = store.stats().await.unwrap();
-    assert_eq!((stats.in_progress.count, stats.completed.count), (1, number));
-    let query = ListQuery { state: Some(StateName::InProgress), ..ListQuery::default() };
-    let page = store.list(&query).await.unwrap();
-    assert_eq!(page.records.iter().map(|r| r.id).collect::<Vec<_>>(), [held.id()]);
 }
 
 #[tokio::test]

@@ -204,3 +204,61 @@ async fn a_removed_row_stays_away() {
     let (store, _) = open(directory.path());
     assert_eq!(store.row(&row("7")).await.unwrap(), None);
 }
+
+#[tokio::test]
+async fn a_step_that_changes_nothing_never_drops_rows_in_silence() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, engine) = open(directory.path());
+    let order = operation("order", OnLapsed::Resume);
+    let handler = async |context: Context| {
+        let early = context.point("early", "1").unwrap();
+        context.save("later", "2").await.unwrap();
+        let write = |rows: &mut RowWrites<'_>| {
+            rows.put(row("early"), "taken");
+            Ok(((), early))
+        };
+        let covered = store.checkpoint_with(&context, write).await;
+        let written = store.row(&row("early")).await.unwrap();
+        assert_eq!(covered.is_ok(), written.is_some(), "a point that is covered already");
+        // A writer without rows has nothing to lose.
+        let early = context.point("later", "2").unwrap();
+        store.checkpoint_with(&context, |_| Ok(((), early))).await.unwrap();
+
+        let first = count(&store, &context).await.unwrap();
+        let again = |rows: &mut RowWrites<'_>| {
+            rows.put(row("again"), "taken");
+            Ok(first.clone())
+        };
+        let repeated = store.outcome_with(&context, again).await;
+        let written = store.row(&row("again")).await.unwrap();
+        assert_eq!(repeated.is_ok(), written.is_some(), "the same outcome again");
+        assert_eq!(counted(&store).await, 1);
+        Ok(first)
+    };
+    engine.run(&order, handler).await.unwrap();
+    assert_eq!(counted(&store).await, 1);
+}
+
+#[tokio::test]
+async fn an_outcome_that_the_engine_has_already_takes_no_rows_either() {
+    let directory = tempfile::tempdir().unwrap();
+    let (original, copied) = (directory.path().join("a"), directory.path().join("b"));
+    let (_store, engine) = open(&original);
+    let order = operation("order", OnLapsed::Resume);
+    let mut late = None;
+    let handler = async |context: Context| {
+        late = Some(context);
+        Ok(Outcome::bytes("done"))
+    };
+    engine.run(&order, handler).await.unwrap();
+    // A store that has just been opened has no outcome in its table in memory.
+    copy_directory(&original, &copied).unwrap();
+    let (store, _) = open(&copied);
+    let write = |rows: &mut RowWrites<'_>| {
+        rows.put(row("late"), "taken");
+        Ok(Outcome::bytes("done"))
+    };
+    let repeated = store.outcome_with(&late.unwrap(), write).await;
+    let written = store.row(&row("late")).await.unwrap();
+    assert_eq!(repeated.is_ok(), written.is_some());
+}

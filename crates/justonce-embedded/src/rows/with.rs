@@ -70,7 +70,9 @@ impl EmbeddedStore {
     /// # Errors
     ///
     /// What the writer says, and if the claim was lost or the store has stopped. Nothing was
-    /// written then, or nobody could tell; either way the next attempt finds out.
+    /// written then, or nobody could tell; either way the next attempt finds out. Also if there
+    /// are rows and the point is stored already, or a later one is: a step that changes nothing
+    /// takes no rows along, and none were written.
     pub async fn checkpoint_with<T>(
         &self,
         context: &Context,
@@ -88,7 +90,8 @@ impl EmbeddedStore {
     ///
     /// # Errors
     ///
-    /// As of [`checkpoint_with`](Self::checkpoint_with).
+    /// As of [`checkpoint_with`](Self::checkpoint_with); also if there are rows and the same
+    /// outcome is stored already.
     pub async fn outcome_with(
         &self,
         context: &Context,

@@ -10,4 +10,4 @@ mod segments;
 
 pub(crate) use batch::{Heading, WalBatch};
 pub(crate) use handover::Handover;
-pub(crate) use segments::{Gap, Wal, bytes, read};
+pub(crate) use segments::{Gap, Wal, bytes, last, read};

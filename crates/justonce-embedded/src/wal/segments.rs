@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use super::batch::{Heading, WalBatch, decode_run, encode};
 use super::handover::Handover;
+use crate::files::{create_folder, private, sync_directory};
 use crate::step::Write;
 
 /// The folder of the log inside the store's directory.
@@ -79,6 +80,16 @@ pub(crate) fn read(directory: &Path, after: u64) -> io::Result<Result<Vec<WalBat
     })
 }
 
+/// The last batch that the log or, at `after`, the storage engine has; none is missing before it.
+///
+/// # Errors
+///
+/// If the files cannot be read; inside, if batches are missing.
+pub(crate) fn last(directory: &Path, after: u64) -> io::Result<Result<u64, Gap>> {
+    let batches = read(directory, after)?;
+    Ok(batches.map(|batches| batches.last().map_or(after, |batch| batch.number)))
+}
+
 /// How much disk the log takes.
 pub(crate) fn bytes(directory: &Path) -> io::Result<u64> {
     let folder = directory.join(FOLDER);
@@ -117,7 +128,7 @@ impl Wal {
         segment_bytes: u64,
     ) -> io::Result<Self> {
         let folder = directory.join(FOLDER);
-        std::fs::create_dir_all(&folder)?;
+        create_folder(&folder)?;
         sync_directory(directory)?;
         let mut segments = Vec::new();
         let mut next_number = 0;
@@ -234,7 +245,7 @@ impl Drop for Wal {
 /// An empty file.
 fn create(folder: &Path, number: u64) -> io::Result<File> {
     let path = path(folder, number);
-    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    let file = private().write(true).create_new(true).open(path)?;
     file.sync_all()?;
     sync_directory(folder)?;
     Ok(file)
@@ -253,10 +264,6 @@ fn create_filled(folder: &Path, number: u64, bytes: u64) -> io::Result<File> {
     }
     file.sync_all()?;
     Ok(file)
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use justonce::store::{ListQuery, MAX_PAGE};
+use justonce::store::{HealthWarning, ListQuery, MAX_PAGE};
 use justonce::{Clock, Engine, StateName, StoreResult, SystemClock, Timestamp};
 use metrics::gauge;
 
@@ -30,6 +30,7 @@ pub(crate) async fn metrics(State(watched): State<Arc<Watched>>) -> Response {
         Err(error) => tracing::warn!(target: "justonce::store", %error, "no sizes of the store"),
     }
     unknown(&watched.engine).await;
+    health(&watched.engine).await;
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], watched.metrics.render()).into_response()
 }
 
@@ -43,6 +44,19 @@ async fn unknown(engine: &Engine) {
             gauge!("idempotency_unknown_oldest_seconds").set(age.unwrap_or_default().as_secs_f64());
         }
         Err(error) => tracing::warn!(target: "justonce::store", %error, "no unknown operations"),
+    }
+}
+
+/// What operators should look at in the store although it works. The log says it in words.
+async fn health(engine: &Engine) {
+    match engine.store().health().await {
+        Ok(health) => {
+            gauge!("idempotency_store_damaged_records").set(health.damaged.count as f64);
+            for HealthWarning { name, .. } in health.warnings {
+                gauge!("idempotency_store_warning", "name" => name).set(1.0);
+            }
+        }
+        Err(error) => tracing::warn!(target: "justonce::store", %error, "no health of the store"),
     }
 }
 

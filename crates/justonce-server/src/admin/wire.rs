@@ -11,6 +11,9 @@ pub(crate) struct KeyPage {
     pub(crate) keys: Vec<KeyRow>,
     /// Where to go on; nothing at the end. A page may be empty and still have a next one.
     pub(crate) next: Option<String>,
+    /// Records on the way that the store cannot read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) damaged: Vec<String>,
 }
 
 /// A record in a list.

@@ -17,6 +17,9 @@ pub(crate) fn raw(body: &[u8]) {
 
 /// A page as a table, and how to go on.
 pub(super) fn page(page: &KeyPage) {
+    for id in &page.damaged {
+        say(&format!("The store cannot read the record {id}: it may be one of these."));
+    }
     if page.keys.is_empty() && page.next.is_none() {
         return say("There are no such records.");
     }

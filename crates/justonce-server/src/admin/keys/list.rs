@@ -46,10 +46,12 @@ pub(crate) async fn list(
     let mut query = wanted.query()?;
     let limit = query.limit;
     let mut found: Vec<Summary> = Vec::new();
+    let mut damaged: Vec<RecordId> = Vec::new();
     for _ in 0..MAX_LOOKS {
         query.limit = limit - found.len();
         let page = watched.engine.store().list(&query).await?;
         found.extend(page.records.into_iter().filter(|one| wanted.has_key_of(one)));
+        damaged.extend(page.damaged);
         query.after = page.next;
         if query.after.is_none() || found.len() >= limit {
             break;
@@ -58,6 +60,7 @@ pub(crate) async fn list(
     Ok(Json(KeyPage {
         keys: found.iter().map(view::row).collect(),
         next: query.after.map(|Cursor(id)| id.to_string()),
+        damaged: damaged.iter().map(RecordId::to_string).collect(),
     }))
 }
 
