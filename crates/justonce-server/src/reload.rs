@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 
 use crate::config::{self, Flags, Settings};
 use crate::gateway::Gateway;
+use crate::serve::say_what_is_risky;
 
 /// Editors write a file in several steps: this long after the last one it is read.
 const SETTLED: Duration = Duration::from_millis(200);
@@ -72,6 +73,7 @@ impl Reloader {
                 if !restart.is_empty() {
                     warn!(settings = ?restart, "these settings change only with a restart");
                 }
+                say_what_is_risky(&settings);
                 info!(why, routes = settings.routes.len(), "new routes are in force");
                 self.settings = settings;
                 "changed"

@@ -36,12 +36,23 @@ const BUCKETS_S: &[f64] = &[
 pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     let settings = config::load(flags, &config::variables_of_the_process())?;
     logs::start(settings.log);
+    say_what_is_risky(&settings);
     raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(flags, settings))?;
     // What is still running has had its time.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
+}
+
+/// What `justonce check` would say, for those who never ran it.
+pub(crate) fn say_what_is_risky(settings: &Settings) {
+    for warning in config::never_reached(settings).iter().chain(&config::warnings(settings)) {
+        warn!(target: "justonce::config", "{warning}");
+    }
+    for note in config::notes(settings) {
+        info!(target: "justonce::config", "{note}");
+    }
 }
 
 /// Every connection is an open file. Many systems allow a process 1024 unless it asks for more.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http::header::{self, HeaderValue};
-use http::{Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
@@ -39,7 +39,8 @@ where
             let state = State::Refused { status: StatusCode::BAD_REQUEST };
             return Passage { state, busy, close: true };
         }
-        let close = request.headers().contains_key(header::UPGRADE);
+        let close =
+            *request.method() == Method::GET && request.headers().contains_key(header::UPGRADE);
         let mut request = request.map(|body| TimedBody::new(body, self.patience));
         request.extensions_mut().insert(self.client.clone());
         let state = State::Waiting { service: self.service.clone(), request: Some(request) };

@@ -11,6 +11,7 @@
 
 mod admin;
 mod breaker;
+mod check;
 mod client;
 mod completer;
 mod contract;
