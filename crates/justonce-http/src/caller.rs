@@ -62,7 +62,8 @@ impl Scopes {
         add(method.as_str().as_bytes());
         for (number, part) in rule.scope.iter().enumerate() {
             let mut add_shown = |kind: u8, value: &[u8]| {
-                add(&[number.to_le_bytes().as_slice(), &[kind]].concat());
+                add(&number.to_le_bytes());
+                add(&[kind]);
                 add(value);
             };
             match part {

@@ -50,8 +50,8 @@ impl Idempotency {
     }
 
     /// A layer for a single route: every request that goes through it falls under this rule, so
-    /// there is no pattern that could miss. Whatever the path and wherever the router is nested, all
-    /// methods but GET, HEAD, OPTIONS, TRACE and CONNECT are protected.
+    /// there is no pattern that could miss. Whatever the path and wherever the router is nested,
+    /// all methods but GET, HEAD, OPTIONS, TRACE and CONNECT are protected.
     ///
     /// The name is part of the namespace of the route's keys: give every route its own.
     ///

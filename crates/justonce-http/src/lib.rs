@@ -74,3 +74,4 @@ pub use shared::{Gate, MetUnknown};
 pub use status::{OnStatus, StatusRules};
 pub use stored::outcome_of;
 pub use verdict::Verdict;
+pub use well_known::PREFIX as WELL_KNOWN;

@@ -115,8 +115,8 @@ impl Shared {
         self.problem(problem, route)
     }
 
-    /// Why a request is not the one that its key was used for. A caller who is known by cookies only
-    /// hears nothing of what another one asked, not even whether it was the same.
+    /// Why a request is not the one that its key was used for. A caller who is known by cookies
+    /// only hears nothing of what another one asked, not even whether it was the same.
     pub(crate) async fn mismatch(&self, operation: &Operation) -> Problem {
         let asked = operation.fingerprint();
         let mismatch = || Problem::new(ProblemCode::KeyMismatch, MISMATCH);
@@ -197,10 +197,9 @@ pub(crate) const UNPROTECTED: HeaderValue = HeaderValue::from_static("unprotecte
 
 const MISMATCH: &str = "This key was used before with a different request. Retries must be equal \
                         to the first try; a new operation needs a new key.";
-const CALLER_DIFFERS: &str = "This key was used before, and nothing but the cookies of this request \
-                              says who sends it: they are not those of the first one. Nothing was \
-                              executed. Repeat it with the very same cookies, or with an \
-                              Authorization header.";
+const CALLER_DIFFERS: &str = "This key was used before, and nothing but its cookies says who sends \
+                              this request: they are not those of the first one. Nothing was \
+                              executed. Repeat it with the very same cookies.";
 const EXPIRED: &str = "The operation with this key is over and its answer is no longer kept. If \
                        this is a retry, it comes too late; a new operation needs a new key.";
 const IN_FLIGHT: &str = "The first request with this key is still running. Try again later with \

@@ -10,12 +10,14 @@ use serde_json::{Value, json};
 
 use crate::body::ResponseBody;
 use crate::caller::scopeless;
+use crate::headers::remove_per_hop;
 use crate::path::NormalPath;
 use crate::problem::{PAGES, Problem, ProblemCode};
 use crate::same;
 use crate::shared::Shared;
 
-const PREFIX: &str = "/.well-known/idempotency/";
+/// What the paths of questions to the layer begin with.
+pub const PREFIX: &str = "/.well-known/idempotency/";
 
 /// What is asked of the layer itself.
 pub(crate) enum Asked {
@@ -51,11 +53,14 @@ impl Asked {
             let mut all = form_urlencoded::parse(query);
             all.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
         };
+        // A question tells callers apart by what the operation's own request would have shown.
+        let mut headers = parts.headers.clone();
+        remove_per_hop(&mut headers);
         Some(Self::State(Box::new(StateQuery {
             key: percent_decode_str(key).decode_utf8_lossy().into_owned(),
             path: parameter("path"),
             method: parameter("method"),
-            headers: parts.headers.clone(),
+            headers,
         })))
     }
 }

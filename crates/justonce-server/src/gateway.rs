@@ -13,7 +13,9 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
 use justonce::Engine;
-use justonce::http::{BoxError, Gate, Protected, ProtectedFuture, RequestBody, ResponseBody};
+use justonce::http::{
+    BoxError, Gate, Protected, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN,
+};
 use tower::{Layer, Service};
 
 use crate::completer::Completers;
@@ -118,7 +120,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         // Those that are never protected may be upgrades, and are changed on their way out.
-        if !parts.method.is_safe() && parts.method != Method::CONNECT {
+        let is_question = parts.uri.path().starts_with(WELL_KNOWN);
+        if is_question || !(parts.method.is_safe() || parts.method == Method::CONNECT) {
             introduced(&mut parts);
         }
         // No part of the stack needs to be asked whether it is ready: each is at any time.

@@ -38,7 +38,11 @@ async fn h41_a_header_that_connection_names_does_not_tell_callers_apart() {
         let reply = pay(&app, &[("x-tenant", "mallory"), ("connection", connection)]).await;
         assert_replay(&reply, 1);
     }
-    let other = [("idempotency-key", "def"), ("x-tenant", "mallory"), ("connection", "x-tenant")];
+    let named = [("x-tenant", "mallory"), ("connection", "x-tenant")];
+    let path = "/.well-known/idempotency/abc?path=/payments";
+    let reply = send(&app, request("GET", path, &named, "")).await;
+    assert_eq!(reply.json()["state"], "completed");
+    let other = [("idempotency-key", "def"), named[0], named[1]];
     send(&app, request("POST", "/payments", &other, "{}")).await;
     let heard = upstream.heard(2);
     assert_eq!((heard.header("x-tenant"), heard.header("connection")), (None, None));

@@ -51,6 +51,9 @@ fn h41_what_the_gateway_says_itself_is_not_the_clients_to_say(place: &Place) {
     assert_eq!(stage.service.heard(1).all("x-forwarded-host"), ["test"]);
     assert_replay(&pay(&stage, &[("x-forwarded-host", "b")]), 1);
     assert_replay(&pay(&stage, &[("connection", "x-forwarded-host")]), 1);
+    let path = "GET /.well-known/idempotency/abc?path=/payments";
+    let state = stage.ask(path, &[("x-forwarded-host", "b")], "").json()["state"].clone();
+    assert_eq!(state, "completed");
     let over_http2 =
         [("idempotency-key", "abc"), ("x-forwarded-host", "c"), ("x-forwarded-proto", "d")];
     let answer = http2::post(stage.gateway.address, "/payments", &over_http2, BODY);
