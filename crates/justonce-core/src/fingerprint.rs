@@ -40,6 +40,10 @@ impl Fingerprint {
     /// The version of digests by SHA-256 with the scope's key in front.
     pub const SHA256: u8 = 2;
 
+    /// The version of the digests of HTTP requests, which consist of several: what is asked, where,
+    /// and by whom. `justonce-http` makes them.
+    pub const REQUEST: u8 = 3;
+
     /// No fingerprint: agrees with everything. For operations whose key says it all.
     pub const UNCHECKED: Self = Self { version: 0, digest: [0; 32] };
 

@@ -224,9 +224,9 @@ mod tests {
     /// A claim under `hold`, as it is written.
     fn held(key: &str) -> (RecordId, Write) {
         let policy = Policy::builder().on_lapsed(OnLapsed::Hold).build().unwrap();
-        let operation = Operation::new(Scope::global(), Key::client(key).unwrap());
+        let operation = Operation::without_fingerprint(Scope::global(), Key::client(key).unwrap());
         let operation = operation.with_policy(policy);
-        let Step { id, action } = Step::begin(&operation, Owner::new("a"), Token(1));
+        let Step { id, action, .. } = Step::begin(&operation, Owner::new("a"), Token(1));
         assert!(matches!(action, Action::Begin(_)));
         let decision = transition(None, &action, Timestamp::from_millis(1), Fence::new(1));
         let (stored, _) = decision.carry_out(None);

@@ -28,7 +28,7 @@ fn operation(key: Key, on_lapsed: OnLapsed) -> Operation {
         .after_retention(AfterRetention::Refuse(HOUR))
         .build()
         .unwrap();
-    Operation::new(Scope::global(), key).with_policy(policy)
+    Operation::without_fingerprint(Scope::global(), key).with_policy(policy)
 }
 
 /// An operation whose key says that it was issued now.

@@ -22,7 +22,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn operation(key: &str) -> Operation {
     let policy = Policy::builder().on_lapsed(OnLapsed::Hold).retention(HOUR).build().unwrap();
-    Operation::new(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
+    Operation::without_fingerprint(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
 }
 
 fn open(directory: &Path, clock: &ManualClock) -> EmbeddedStore {

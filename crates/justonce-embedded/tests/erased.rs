@@ -20,7 +20,7 @@ fn operation(late_arrivals_are_refused: bool) -> Operation {
     if late_arrivals_are_refused {
         policy = policy.after_retention(AfterRetention::Refuse(Duration::from_secs(3600)));
     }
-    Operation::new(Scope::global(), Key::client("order").unwrap())
+    Operation::without_fingerprint(Scope::global(), Key::client("order").unwrap())
         .with_policy(policy.build().unwrap())
 }
 

@@ -10,6 +10,8 @@ use pin_project_lite::pin_project;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::headers::remove_ours_behind;
+
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -104,9 +106,13 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.project().kind.project() {
-            RequestParts::Passed { body } => {
-                body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
-            }
+            RequestParts::Passed { body } => body.poll_frame(cx).map(|frame| {
+                let mut frame = frame?;
+                if let Ok(Some(trailers)) = frame.as_mut().map(Frame::trailers_mut) {
+                    remove_ours_behind(trailers);
+                }
+                Some(frame.map_err(Into::into))
+            }),
             RequestParts::Whole { body } => Poll::Ready(body.next().map(Ok)),
         }
     }

@@ -46,6 +46,8 @@ fates! {
     Unknown "unknown" true;
     /// Refused: the key was used for something else.
     Mismatch "mismatch" true;
+    /// Refused: the key is another caller's, as far as can be told.
+    CallerDiffers "caller_differs" true;
     /// Refused: the operation is over.
     Expired "expired" true;
     /// Refused for its key or its body.
@@ -88,6 +90,8 @@ impl Fate {
             ProblemCode::StoreUnavailable
             | ProblemCode::Overloaded
             | ProblemCode::UpstreamUnreachable => Self::Unavailable,
+            ProblemCode::KeyMismatch => Self::Mismatch,
+            ProblemCode::CallerDiffers => Self::CallerDiffers,
             _ => Self::Refused,
         }
     }

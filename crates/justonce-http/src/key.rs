@@ -249,6 +249,15 @@ pub(crate) fn from_body(
     format.check(&text).map(Some)
 }
 
+/// A header's name as people write it.
+pub(crate) fn header_words(name: &HeaderName) -> String {
+    let words = name.as_str().split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect::<Vec<_>>().join("-")
+}
+
 /// A key as it is written to the service: in quotes where only those are spoken, else as it is.
 pub(crate) fn written(key: &Key, syntax: KeySyntax) -> Cow<'_, str> {
     let text = key.as_str();

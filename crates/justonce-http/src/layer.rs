@@ -8,7 +8,7 @@ use tower::Layer;
 
 use crate::pattern::Pattern;
 use crate::room::Room;
-use crate::routes::{DEFAULT_NAME, Route, Routes};
+use crate::routes::{DEFAULT_NAME, Reach, Route, Routes};
 use crate::rule::Rule;
 use crate::service::Protected;
 use crate::shared::{Gate, MetUnknown, Shared, StoredAs};
@@ -49,12 +49,46 @@ impl Idempotency {
         Self::builder(engine).build()
     }
 
+    /// A layer for a single route: every request that goes through it falls under this rule, so
+    /// there is no pattern that could miss. Whatever the path and wherever the router is nested,
+    /// all methods but GET, HEAD, OPTIONS, TRACE and CONNECT are protected.
+    ///
+    /// The name is part of the namespace of the route's keys: give every route its own.
+    ///
+    /// ```
+    /// use axum::extract::MatchedPath;
+    /// use axum::{Router, routing::post};
+    /// use justonce_core::{Engine, ManualClock, memory::MemoryStore};
+    /// use justonce_http::{Idempotency, KeyPresence, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let engine = Engine::new(MemoryStore::new(ManualClock::default()));
+    /// let rule = Rule::default().key_presence(KeyPresence::Required);
+    /// let once = Idempotency::for_route(engine, "payments", rule);
+    /// let pay = async |path: MatchedPath| format!("paid at {}", path.as_str());
+    ///
+    /// // The layer lies on the route itself, and nesting changes nothing: a request to
+    /// // `/api/shops/7/payments` without a key is refused.
+    /// let shops = Router::new().route("/shops/{shop}/payments", post(pay).layer(once));
+    /// let app: Router = Router::new().nest("/api", shops);
+    /// # }
+    /// ```
+    ///
+    /// The questions about keys, `/.well-known/idempotency/…`, do not come by such a route: put a
+    /// layer around the router if callers shall ask them.
+    #[must_use]
+    pub fn for_route(engine: Engine, name: &str, rule: Rule) -> Self {
+        Self::builder(engine).every_request(name, rule).build()
+    }
+
     /// Starts a layer with other rules.
     pub fn builder(engine: Engine) -> IdempotencyBuilder {
         IdempotencyBuilder {
             engine,
             routes: Vec::new(),
             default: Rule::default(),
+            every: None,
             gate: None,
             met_unknown: None,
             stored_as: None,
@@ -77,6 +111,7 @@ pub struct IdempotencyBuilder {
     engine: Engine,
     routes: Vec<Arc<Route>>,
     default: Rule,
+    every: Option<(Box<str>, Rule)>,
     gate: Option<Arc<dyn Gate>>,
     met_unknown: Option<Arc<dyn MetUnknown>>,
     stored_as: Option<StoredAs>,
@@ -86,14 +121,51 @@ pub struct IdempotencyBuilder {
 impl IdempotencyBuilder {
     /// One more route; the first that matches counts. The name is part of the namespace of its
     /// keys: a route with another name knows nothing of the operations before.
+    ///
+    /// The path is that of the request where the layer lies. Around a router with
+    /// `nest("/api", …)` it begins with `/api`; inside the nested one it does not:
+    ///
+    /// ```
+    /// use axum::{Router, routing::post};
+    /// use justonce_core::{Engine, ManualClock, memory::MemoryStore};
+    /// use justonce_http::{Idempotency, Pattern, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), justonce_http::PatternError> {
+    /// # let engine = Engine::new(MemoryStore::new(ManualClock::default()));
+    /// let api = || Router::new().route("/payments", post(async || "paid"));
+    /// let once = |pattern: &str| {
+    ///     let pattern = Pattern::parse(pattern)?;
+    ///     let layer = Idempotency::builder(engine.clone());
+    ///     Ok::<_, justonce_http::PatternError>(
+    ///         layer.route("payments", pattern, Rule::default()).build(),
+    ///     )
+    /// };
+    /// let around: Router = Router::new().nest("/api", api()).layer(once("POST /api/payments")?);
+    /// let inside: Router = Router::new().nest("/api", api().layer(once("POST /payments")?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A route that no request has matched while a similar path came by is warned about once, and
+    /// counted as `idempotency_near_misses_total`. On a single route no pattern can miss:
+    /// [`Idempotency::for_route`].
     pub fn route(mut self, name: &str, pattern: Pattern, rule: Rule) -> Self {
-        self.routes.push(Route::new(name, Some(pattern), rule));
+        self.routes.push(Route::new(name, Reach::Pattern(pattern), rule));
         self
     }
 
     /// The rule for POST and PATCH requests that no route is for. Default: [`Rule::default`].
     pub fn default_rule(mut self, rule: Rule) -> Self {
         self.default = rule;
+        self
+    }
+
+    /// The rule for all requests that no route is for, whatever their path, in the place of the
+    /// default rule: for a layer on a single route ([`Idempotency::for_route`]). The methods are
+    /// all but GET, HEAD, OPTIONS, TRACE and CONNECT.
+    pub fn every_request(mut self, name: &str, rule: Rule) -> Self {
+        self.every = Some((name.into(), rule));
         self
     }
 
@@ -131,7 +203,10 @@ impl IdempotencyBuilder {
     /// Builds the layer.
     #[must_use]
     pub fn build(mut self) -> Idempotency {
-        self.routes.push(Route::new(DEFAULT_NAME, None, self.default));
+        self.routes.push(match self.every {
+            Some((name, rule)) => Route::new(&name, Reach::Every, rule),
+            None => Route::new(DEFAULT_NAME, Reach::Rest, self.default),
+        });
         let routes = Routes { list: self.routes };
         let base = self.base.trim_end_matches('/').into();
         let entropy = Entropy::from_system();

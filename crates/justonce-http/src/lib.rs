@@ -21,18 +21,23 @@
 //!
 //! A caller that leaves does not stop its operation: it goes on, and the retry finds its outcome.
 
+mod admit;
 mod again;
 mod asked;
 mod body;
+mod caller;
 mod capture;
+mod cookies;
 mod detach;
 mod execute;
 mod extract;
 mod fate;
 pub mod headers;
+mod host;
 mod key;
 mod layer;
 mod meters;
+mod path;
 mod pattern;
 mod prefer;
 mod problem;
@@ -62,10 +67,11 @@ pub use problem::{Problem, ProblemCode};
 pub use routes::MatchedRoute;
 pub use rule::{
     BodyMode, DEFAULT_MAX_WAIT, DEFAULT_REQUEST_BYTES, DEFAULT_STORED_BYTES, FingerprintRule,
-    KeyPresence, Places, Rule, ScopePart, WhenBusy, WhenStoreDown,
+    KeyPresence, PathEscapes, Places, Rule, ScopePart, WhenBusy, WhenStoreDown,
 };
 pub use service::{Protected, ProtectedFuture};
 pub use shared::{Gate, MetUnknown};
 pub use status::{OnStatus, StatusRules};
 pub use stored::outcome_of;
 pub use verdict::{Unframed, Verdict};
+pub use well_known::PREFIX as WELL_KNOWN;

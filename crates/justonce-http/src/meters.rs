@@ -19,6 +19,7 @@ pub(crate) struct Meters {
     pub(crate) unknown: Counter,
     pub(crate) takeovers: Counter,
     pub(crate) concurrent: Counter,
+    pub(crate) near_misses: Counter,
     pub(crate) waiters: Gauge,
     pub(crate) lock_wait: Histogram,
     pub(crate) processing: Histogram,
@@ -41,6 +42,7 @@ impl Meters {
             unknown: counter!("idempotency_unknown_outcomes_total", "route" => route.clone()),
             takeovers: counter!("idempotency_takeovers_total", "route" => route.clone()),
             concurrent: counter!("idempotency_concurrent_attempts", "route" => route.clone()),
+            near_misses: counter!("idempotency_near_misses_total", "route" => route.clone()),
             waiters: gauge!("idempotency_waiters", "route" => route.clone()),
             lock_wait: histogram!("idempotency_lock_wait_seconds", "route" => route.clone()),
             processing: histogram!(

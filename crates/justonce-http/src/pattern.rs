@@ -6,10 +6,13 @@ use std::fmt;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
+use crate::path::{NormalPath, segments};
+
 /// Which requests a route is for: methods and a path.
 ///
 /// The methods are separated by commas; `*` stands for POST and PATCH. In the path `*` and
-/// `{name}` stand for one segment, and a `*` at the end for everything below.
+/// `{name}` stand for one segment, and a `*` at the end for everything below. However a path is
+/// written, it is one path: `/payments/`, `//payments` and `/x/%2e%2e/payments` are `/payments`.
 ///
 /// ```
 /// use http::Method;
@@ -53,9 +56,9 @@ impl Pattern {
             "*" => vec![Method::POST, Method::PATCH],
             list => list.split(',').map(method).collect::<Result<_, _>>()?,
         };
-        let path = path.strip_prefix('/').ok_or(PatternError::Shape)?;
-        let last = path.split('/').count();
-        let segments = path.split('/').enumerate().map(|(at, part)| match part {
+        let path = NormalPath::of(path).ok_or(PatternError::Shape)?;
+        let last = segments(path.as_str()).count();
+        let segments = segments(path.as_str()).enumerate().map(|(at, part)| match part {
             "*" if at + 1 == last => Segment::Rest,
             "*" => Segment::Any,
             name if name.starts_with('{') && name.ends_with('}') => Segment::Any,
@@ -64,28 +67,31 @@ impl Pattern {
         Ok(Self { methods, segments: segments.collect(), text: text.into() })
     }
 
-    /// Whether a request is meant. Escaped letters in the path count as the letters they are, so
-    /// that nobody gets around a route by spelling it differently.
+    /// Whether a request is meant, however its path is written.
     #[must_use]
     pub fn matches(&self, method: &Method, path: &str) -> bool {
-        self.methods.contains(method) && self.matches_path(path)
+        self.methods.contains(method)
+            && NormalPath::of(path).is_some_and(|path| self.matches_normal(path.as_str()))
     }
 
-    fn matches_path(&self, path: &str) -> bool {
-        let Some(path) = path.strip_prefix('/') else { return false };
-        let mut parts = path.split('/');
-        for segment in &self.segments {
-            let fits = match (segment, parts.next()) {
-                (Segment::Exactly(text), Some(part)) => decoded(part) == **text,
-                (Segment::Any, Some(part)) => !part.is_empty(),
-                (Segment::Rest, Some(part)) => return !part.is_empty() || parts.next().is_some(),
-                (_, None) => false,
-            };
-            if !fits {
-                return false;
-            }
-        }
-        parts.next().is_none()
+    /// Whether a path is meant that is in its one spelling.
+    pub(crate) fn matches_normal(&self, path: &str) -> bool {
+        fits(&self.segments, segments(path), |text, part| decoded(part) == *text)
+    }
+
+    /// Whether a path that is not meant looks as if it were: with other segments in front, without
+    /// some of the first, or in other letters. So it is if the router is nested below a path, or
+    /// the layer lies inside one that is.
+    pub(crate) fn is_near(&self, path: &str) -> bool {
+        let alike = |text: &str, part: &str| decoded(part).eq_ignore_ascii_case(text);
+        let parts = || segments(path);
+        let (mine, count) = (self.segments.len(), parts().count());
+        let below = (0..count).any(|front| fits(&self.segments, parts().skip(front), alike));
+        let inside = (1..mine).any(|front| {
+            let rest = self.segments.get(front..).unwrap_or_default();
+            names_something(rest) && fits(rest, parts(), alike)
+        });
+        names_something(&self.segments) && (below || inside)
     }
 
     /// The methods it is for.
@@ -99,6 +105,31 @@ impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// Whether the parts of a path are what segments ask for.
+fn fits<'p>(
+    segments: &[Segment],
+    mut parts: impl Iterator<Item = &'p str>,
+    is: impl Fn(&str, &str) -> bool,
+) -> bool {
+    for segment in segments {
+        let fits = match (segment, parts.next()) {
+            (Segment::Exactly(text), Some(part)) => is(text, part),
+            (Segment::Any, Some(_)) => true,
+            (Segment::Rest, Some(_)) => return true,
+            (_, None) => false,
+        };
+        if !fits {
+            return false;
+        }
+    }
+    parts.next().is_none()
+}
+
+/// Whether a name is among segments: without one they look like everything.
+fn names_something(segments: &[Segment]) -> bool {
+    segments.iter().any(|segment| matches!(segment, Segment::Exactly(_)))
 }
 
 fn decoded(part: &str) -> Cow<'_, str> {
@@ -151,7 +182,10 @@ mod tests {
     #[test]
     fn segments_match_as_documented() {
         assert!(matches("POST /a/b", "/a/b"));
-        assert!(!matches("POST /a/b", "/a/b/"));
+        assert!(matches("POST /a/b", "/a/b/"));
+        assert!(matches("POST /a/b/", "/a/b"));
+        assert!(matches("POST /", "/"));
+        assert!(!matches("POST /", "/a"));
         assert!(!matches("POST /a/b", "/a"));
         assert!(matches("* /a/*/c", "/a/b/c"));
         assert!(!matches("* /a/*/c", "/a//c"));
@@ -166,6 +200,25 @@ mod tests {
         assert!(matches("POST /payments", "/p%61yments"));
         assert!(matches("POST /caf%C3%A9", "/caf%c3%a9"));
         assert!(!matches("POST /a/b", "/a%2Fb"));
+        for path in ["//payments", "/./payments", "/x/%2e%2e/payments", "/payments/."] {
+            assert!(matches("POST /payments", path), "{path}");
+            assert!(matches(&format!("POST {path}"), "/payments"), "{path}");
+        }
+        assert!(!matches("POST /payments", "payments"));
+    }
+
+    #[test]
+    fn near_paths_are_those_of_a_nested_router() {
+        let near = |pattern: &str, path: &str| Pattern::parse(pattern).unwrap().is_near(path);
+        assert!(near("POST /payments", "/api/payments"));
+        assert!(near("POST /payments/{id}/refund", "/api/v1/payments/7/refund"));
+        assert!(near("POST /api/payments", "/payments"));
+        assert!(near("POST /payments", "/Payments"));
+        assert!(near("POST /payments/*", "/api/payments/7"));
+        assert!(!near("POST /payments", "/orders"));
+        assert!(!near("POST /payments", "/payments/7"));
+        assert!(!near("POST /shops/{shop}", "/orders"));
+        assert!(!near("POST /{shop}", "/api/orders"));
     }
 
     #[test]

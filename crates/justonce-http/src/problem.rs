@@ -69,6 +69,8 @@ problems! {
     KeyInvalid "key-invalid" 400 false "The idempotency key is not valid";
     /// The key was used for something else.
     KeyMismatch "key-mismatch" 422 false "The idempotency key was used for a different request";
+    /// Nobody knows who asks, and another caller has used the key.
+    CallerDiffers "caller-differs" 409 false "Another caller has used this idempotency key";
     /// The operation is being executed.
     InFlight "in-flight" 409 true "The first request with this key is still running";
     /// Nobody can tell whether the operation took effect.
@@ -97,7 +99,7 @@ problems! {
     NotStuck "not-stuck" 409 false "The saga is not stuck";
     /// To operators: the operation was claimed again since.
     FenceOld "fence-old" 409 false "The fence is not that of the last claim";
-    /// To operators: the request cannot be understood.
+    /// The request cannot be understood, or two readers could understand it differently.
     RequestInvalid "request-invalid" 400 false "The request cannot be understood";
     /// The service behind was not reached: nothing was executed.
     UpstreamUnreachable "upstream-unreachable" 502 true "The service could not be reached";

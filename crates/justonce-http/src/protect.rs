@@ -15,6 +15,7 @@ use tower::{Service, ServiceExt};
 
 use crate::asked::{self, TooLarge};
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
+use crate::caller::scopeless;
 use crate::detach::{Detached, Early, Panicked};
 use crate::execute::{Answer, Execution};
 use crate::fate::Fate;
@@ -91,6 +92,9 @@ impl<S> Request<S> {
                         Err(Panicked) => Ok(panicked(&told.0, &told.1)),
                     }
                 }
+                Ok(Begun::Existing(Existing::Mismatch)) => {
+                    Ok(Box::pin(self.mismatch(&operation)).await)
+                }
                 Ok(Begun::Existing(existing)) => Ok(self.existing(&existing, &operation)),
                 Err(Refused::NotNow(problem)) => Ok(self.refuse(problem)),
                 Err(Refused::Run(error)) => Box::pin(self.not_begun(&error, body)).await,
@@ -164,10 +168,8 @@ impl<S> Request<S> {
     fn asked(&self, body: &WholeBody) -> Result<(Scope, Fingerprint), Problem> {
         let rule = &self.route.rule;
         let parts = &self.parts;
-        let caller = self
-            .route
-            .caller(&parts.method, &parts.headers)
-            .map_err(|error| same::scopeless(&error))?;
+        let caller =
+            self.route.caller(&parts.method, &parts.headers).map_err(|error| scopeless(&error))?;
         let data = body.data();
         let canonical = same::canonical(&rule.fingerprint.body, &data);
         let fingerprint = same::fingerprint(rule, &caller, parts, &canonical);
@@ -180,6 +182,15 @@ impl<S> Request<S> {
             listener.met_unknown(&self.route.name, operation.id());
         }
         let fate = Fate::of_existing(existing);
+        self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), 0);
+        response
+    }
+
+    /// The key was used before, by another caller or for something else.
+    async fn mismatch<R>(self, operation: &Operation) -> Response<ResponseBody<R>> {
+        let problem = self.shared.mismatch(operation).await;
+        let fate = Fate::of_problem(problem.code());
+        let response = self.shared.problem(problem, &self.route);
         self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), 0);
         response
     }
@@ -220,7 +231,7 @@ impl<S> Request<S> {
     {
         if self.route.rule.key_presence == KeyPresence::Required {
             swallow(&self.parts.headers, body).await;
-            return Ok(self.refuse(Problem::new(ProblemCode::KeyMissing, MISSING)));
+            return Ok(self.refuse(missing(&self.route.rule.key_source)));
         }
         self.pass(body).await
     }
@@ -328,6 +339,24 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// Says where this route wants its keys.
+fn missing(source: &KeySource) -> Problem {
+    let place = match source {
+        KeySource::Header(name) => format!("send the header {}", key::header_words(name)),
+        KeySource::Json(pointer) => {
+            format!("send a JSON body with a string or number at {pointer}")
+        }
+        KeySource::Query(name) => format!("add the query parameter {name}"),
+        // A request always has content.
+        KeySource::Content => "send a body".to_owned(),
+    };
+    let detail = format!(
+        "This route demands an idempotency key: {place}, with a value that is new for every \
+         operation and the same for its retries."
+    );
+    Problem::new(ProblemCode::KeyMissing, detail)
+}
+
 fn bad_key(why: BadKey) -> Problem {
     Problem::new(ProblemCode::KeyInvalid, why.to_string())
 }
@@ -357,7 +386,5 @@ fn panicked<R>(shared: &Shared, route: &Route) -> Response<ResponseBody<R>> {
 
 const NO_ROOM: &str = "The operation was not executed: too many large bodies are being received. \
                        Try again later with the same key.";
-const MISSING: &str = "This route demands an idempotency key: send the header Idempotency-Key \
-                       with a value that is new for every operation and the same for its retries.";
 const PANICKED: &str = "The service crashed. The operation may have taken effect. Repeat the \
                         request with the same key, never with a new one.";

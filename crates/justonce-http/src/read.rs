@@ -9,6 +9,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 use crate::body::{BoxError, WholeBody};
+use crate::headers::remove_ours_behind;
 use crate::room::Place;
 
 /// How long a body may be that is read only to be thrown away.
@@ -95,7 +96,7 @@ where
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) if before + data.len() > limit => return Err(Unread::TooLarge),
                 Ok(data) => gathered.push(data),
-                Err(frame) => trailers = frame.into_trailers().ok(),
+                Err(frame) => trailers = frame.into_trailers().ok().and_then(without_ours),
             },
         }
         if !place.grow(gathered.len() - before).await {
@@ -107,6 +108,12 @@ where
         return Err(Unread::Incomplete("it is not as long as announced".into()));
     }
     Ok(WholeBody::new(gathered.into_bytes(), trailers))
+}
+
+/// The trailers of a request, if any are the caller's to send.
+fn without_ours(mut trailers: HeaderMap) -> Option<HeaderMap> {
+    remove_ours_behind(&mut trailers);
+    Some(trailers).filter(|trailers| !trailers.is_empty())
 }
 
 /// Reads a short body before its request is refused: an answer that comes while a client still

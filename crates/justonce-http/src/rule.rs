@@ -1,5 +1,6 @@
 //! What a route promises and demands.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub const DEFAULT_MAX_WAIT: Duration = DEFAULT_WAIT;
 /// use justonce_core::{OnLapsed, Policy};
 /// use std::time::Duration;
 ///
-/// // The default: optional keys, scoped by the Authorization header, `hold`, 24 h.
+/// // The default: optional keys, scoped by who asks, `hold`, 24 h.
 /// let default = Rule::default();
 /// assert_eq!(default.policy().on_lapsed(), OnLapsed::Hold);
 ///
@@ -46,6 +47,7 @@ pub struct Rule {
     pub(crate) key_presence: KeyPresence,
     pub(crate) key_syntax: KeySyntax,
     pub(crate) key_format: KeyFormat,
+    pub(crate) path_escapes: PathEscapes,
     pub(crate) scope: Vec<ScopePart>,
     pub(crate) fingerprint: FingerprintRule,
     pub(crate) when_busy: WhenBusy,
@@ -91,11 +93,43 @@ pub enum WhenStoreDown {
     Pass,
 }
 
+/// What a request meets whose path has an escaped slash (`%2F`), a backslash or a zero byte: what
+/// some services take for the end of a segment, and others for a part of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathEscapes {
+    /// It is refused.
+    Refuse,
+    /// It counts as it is: as a part of a name.
+    Allow,
+}
+
 /// A part of the namespace in which a route's keys live.
+///
+/// If a scope has parts for the caller and a request shows none of them, nobody knows who asks.
+/// Then an answer is repeated only for the very same `Cookie` header, and every other caller gets
+/// 409 `caller-differs`.
+///
+/// ```
+/// use justonce_http::{Rule, ScopePart};
+///
+/// // The default: `Authorization`, else `X-Api-Key`.
+/// let default = Rule::default();
+///
+/// // Customised: a cookie tells callers apart, a header their tenants.
+/// let scope = vec![ScopePart::Cookie("session".into()), ScopePart::Tenant("x-tenant".parse()?)];
+/// let shop = Rule::default().scope(scope);
+/// # Ok::<(), http::header::InvalidHeaderName>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopePart {
+    /// The caller's credential: `Authorization`, or `X-Api-Key` where there is none. Only its hash
+    /// is kept.
+    Caller,
     /// The caller's credential, from a header. Only its hash is kept.
     Principal(HeaderName),
+    /// The caller's credential, from the cookie of this name; of several, all count. Only its hash
+    /// is kept.
+    Cookie(Box<str>),
     /// The tenant, from a header. It is kept as it is, so that operators can find it.
     Tenant(HeaderName),
 }
@@ -136,11 +170,21 @@ pub enum Places {
 }
 
 impl ScopePart {
-    /// The header it is taken from.
+    /// Whether it tells callers apart.
     #[must_use]
-    pub const fn header(&self) -> &HeaderName {
+    pub const fn names_caller(&self) -> bool {
+        !matches!(self, Self::Tenant(_))
+    }
+}
+
+impl fmt::Display for ScopePart {
+    /// As configurations write it: `header:x-user`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Principal(name) | Self::Tenant(name) => name,
+            Self::Caller => f.write_str("caller"),
+            Self::Principal(name) => write!(f, "header:{name}"),
+            Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Tenant(name) => write!(f, "tenant:header:{name}"),
         }
     }
 }
@@ -159,7 +203,8 @@ impl Default for Rule {
             key_presence: KeyPresence::Optional,
             key_syntax: KeySyntax::Lenient,
             key_format: KeyFormat::default(),
-            scope: vec![ScopePart::Principal(http::header::AUTHORIZATION)],
+            path_escapes: PathEscapes::Refuse,
+            scope: vec![ScopePart::Caller],
             fingerprint: FingerprintRule::default(),
             when_busy: WhenBusy::Reject,
             max_wait: DEFAULT_MAX_WAIT,
@@ -205,14 +250,23 @@ impl Rule {
         self
     }
 
-    /// Whose namespace keys live in. Default: the caller's, by the `Authorization` header.
+    /// What a request meets whose path has `%2F`, a backslash or `%00` in it. Default:
+    /// [`PathEscapes::Refuse`].
+    #[must_use]
+    pub const fn path_escapes(mut self, rule: PathEscapes) -> Self {
+        self.path_escapes = rule;
+        self
+    }
+
+    /// Whose namespace keys live in. Default: the caller's ([`ScopePart::Caller`]).
     #[must_use]
     pub fn scope(mut self, parts: Vec<ScopePart>) -> Self {
         self.scope = parts;
         self
     }
 
-    /// What counts as the same request. Default: method, path, query and JSON body.
+    /// What counts as the same request, on the same host. Default: method, path, query and JSON
+    /// body.
     #[must_use]
     pub fn fingerprint(mut self, rule: FingerprintRule) -> Self {
         self.fingerprint = rule;

@@ -1,113 +1,14 @@
-//! What counts as the same request: scopes and fingerprints.
-
-use std::hash::BuildHasherDefault;
+//! What counts as the same request: fingerprints.
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName};
-use justonce_core::store::IdHasher;
-use justonce_core::{Canonical, Fingerprint, FingerprintKey, Key, Scope, ScopeError};
+use justonce_core::{Canonical, Fingerprint, FingerprintKey, Key};
 use percent_encoding::percent_decode;
-use quick_cache::UnitWeighter;
-use quick_cache::sync::{Cache, DefaultLifecycle};
 
-use crate::problem::{Problem, ProblemCode};
-use crate::rule::{BodyMode, Places, Rule, ScopePart};
-
-/// How many namespaces a route remembers.
-const REMEMBERED_SCOPES: usize = 1024;
-/// What most callers show, with some room.
-const SHOWN_BYTES: usize = 256;
-
-/// The namespaces of a route's callers. Making one takes longer than everything else that is done
-/// for a duplicate, and most callers come again.
-#[derive(Debug)]
-pub(crate) struct Scopes(Cache<[u8; 32], Caller, UnitWeighter, BuildHasherDefault<IdHasher>>);
-
-/// Whose a request is.
-#[derive(Clone, Debug)]
-pub(crate) struct Caller {
-    pub(crate) scope: Scope,
-    fingerprints: FingerprintKey,
-}
-
-impl Default for Scopes {
-    fn default() -> Self {
-        let (hasher, lifecycle) = (BuildHasherDefault::default(), DefaultLifecycle::default());
-        let weight = REMEMBERED_SCOPES as u64;
-        Self(Cache::with(REMEMBERED_SCOPES, weight, UnitWeighter, hasher, lifecycle))
-    }
-}
-
-impl Scopes {
-    /// The namespace of a request's key. Callers are remembered by a hash, never by what they
-    /// showed.
-    pub(crate) fn of(
-        &self,
-        rule: &Rule,
-        route: &str,
-        method: &http::Method,
-        headers: &HeaderMap,
-    ) -> Result<Caller, ScopeError> {
-        let mut shown = Vec::with_capacity(SHOWN_BYTES);
-        let mut add = |bytes: &[u8]| {
-            shown.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-            shown.extend_from_slice(bytes);
-        };
-        add(method.as_str().as_bytes());
-        for (number, part) in rule.scope.iter().enumerate() {
-            for line in headers.get_all(part.header()) {
-                add(&number.to_le_bytes());
-                add(line.as_bytes());
-            }
-        }
-        let hash = *blake3::hash(&shown).as_bytes();
-        if let Some(caller) = self.0.get(&hash) {
-            return Ok(caller);
-        }
-        let scope = scope(rule, route, method, headers)?;
-        let caller = Caller { fingerprints: FingerprintKey::of(&scope), scope };
-        self.0.insert(hash, caller.clone());
-        Ok(caller)
-    }
-}
-
-/// The namespace of a request's key: route, method and whose it is.
-fn scope(
-    rule: &Rule,
-    route: &str,
-    method: &http::Method,
-    headers: &HeaderMap,
-) -> Result<Scope, ScopeError> {
-    let mut builder = Scope::builder().route(route).part("method", method.as_str());
-    for (number, part) in rule.scope.iter().enumerate() {
-        // A part that is missing differs from one that is empty, so strangers share no scope with
-        // anybody.
-        let Some(value) = values(headers, part.header()) else { continue };
-        builder = match part {
-            ScopePart::Principal(_) => builder.secret(format!("principal_{number}"), &value),
-            ScopePart::Tenant(_) => builder.tenant(value),
-        };
-    }
-    builder.build()
-}
-
-/// The problem of a caller whose scope cannot be told.
-pub(crate) fn scopeless(error: &ScopeError) -> Problem {
-    tracing::info!(target: "justonce::request", %error, "the caller's scope cannot be told");
-    let detail = "It cannot be told whose the key is: a header that says so is too long.";
-    Problem::new(ProblemCode::KeyInvalid, detail)
-}
-
-/// All values of a header as one text, none of which can pose as another.
-fn values(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
-    let lines = headers.get_all(name).into_iter().map(|line| match line.to_str() {
-        Ok(text) => text.to_owned(),
-        Err(_) => format!("\0{}", data_encoding::HEXLOWER.encode(line.as_bytes())),
-    });
-    // A line break cannot be in a value.
-    lines.reduce(|all, line| format!("{all}\n{line}"))
-}
+use crate::caller::{Caller, lines};
+use crate::rule::{BodyMode, Places, Rule};
+use crate::{cookies, host, path};
 
 /// A body in the form in which it is compared.
 pub(crate) fn canonical<'a>(mode: &BodyMode, body: &'a Bytes) -> Canonical<'a> {
@@ -147,36 +48,99 @@ fn decoded(text: &[u8]) -> Option<String> {
     percent_decode(&spaced).decode_utf8().ok().map(std::borrow::Cow::into_owned)
 }
 
-/// The digest of what is asked.
+/// The bytes of a fingerprint that say what is asked, where, and by whom. The store compares all
+/// of them at once; which of them differ is looked up only when some do.
+const ASKED: std::ops::Range<usize> = 0..16;
+const PLACE: std::ops::Range<usize> = 16..24;
+const CALLER: std::ops::Range<usize> = 24..32;
+
+/// The digest of what is asked: in three parts, each a hash that is keyed by the scope.
 pub(crate) fn fingerprint(
     rule: &Rule,
     caller: &Caller,
     parts: &Parts,
     body: &Canonical<'_>,
 ) -> Fingerprint {
+    let mut digest = of_head(caller, &parts.headers);
+    put(&mut digest, ASKED, asked(rule, caller, parts, body).digest());
+    Fingerprint::from_parts(Fingerprint::REQUEST, digest)
+}
+
+/// What a fingerprint says beside what is asked: where, and by whom.
+pub(crate) fn of_head(caller: &Caller, headers: &HeaderMap) -> [u8; 32] {
+    let key = &caller.fingerprints;
+    let mut digest = [0; 32];
+    put(&mut digest, PLACE, &digest_of(key, "host", host::compared(headers).as_deref()));
+    if caller.is_nameless {
+        put(&mut digest, CALLER, &digest_of(key, "cookies", cookies::whole(headers).as_deref()));
+    }
+    digest
+}
+
+fn put(digest: &mut [u8; 32], place: std::ops::Range<usize>, hash: &[u8; 32]) {
+    if let Some(part) = digest.get_mut(place) {
+        part.iter_mut().zip(hash).for_each(|(byte, new)| *byte = *new);
+    }
+}
+
+/// What is missing differs from what is empty.
+fn digest_of(key: &FingerprintKey, name: &str, value: Option<&[u8]>) -> [u8; 32] {
+    let mut builder = key.builder();
+    match value {
+        Some(value) => builder.add(name, &Canonical::Raw(value)),
+        None => builder.add("without", &Canonical::Raw(name.as_bytes())),
+    }
+    *builder.finish().digest()
+}
+
+fn asked(rule: &Rule, caller: &Caller, parts: &Parts, body: &Canonical<'_>) -> Fingerprint {
     let asked = &rule.fingerprint;
     let mut builder = caller.fingerprints.builder();
     let mut add = |name: &str, value: &[u8]| builder.add(name, &Canonical::Raw(value));
     add("method", parts.method.as_str().as_bytes());
-    add("path", parts.uri.path().as_bytes());
+    add("path", path::compared(parts.uri.path()).as_bytes());
     if asked.query
         && let Some(query) = parts.uri.query()
     {
         add("query", query.as_bytes());
     }
     for name in &asked.headers {
-        for line in parts.headers.get_all(name) {
-            add(name.as_str(), line.as_bytes());
+        for line in lines(&parts.headers, name) {
+            add(name.as_str(), &line);
         }
     }
     builder.add("body", body);
     builder.finish()
 }
 
+/// Whether a fingerprint says by whose cookies it was made: whoever has none else is known by them.
+pub(crate) fn names_cookies(fingerprint: &Fingerprint) -> bool {
+    part(fingerprint, CALLER).is_some_and(|part| part.iter().any(|byte| *byte != 0))
+}
+
+/// Whether two fingerprints were made by the same cookies, or neither by any.
+pub(crate) fn same_cookies(one: &Fingerprint, other: &Fingerprint) -> bool {
+    part(one, CALLER) == part(other, CALLER)
+}
+
+/// Whether a record is of the same caller and of the same place. Records of other releases do not
+/// say.
+pub(crate) fn is_of(stored: &Fingerprint, head: &[u8; 32]) -> bool {
+    let head = Fingerprint::from_parts(Fingerprint::REQUEST, *head);
+    stored.version() != Fingerprint::REQUEST
+        || (same_cookies(stored, &head) && part(stored, PLACE) == part(&head, PLACE))
+}
+
+fn part(fingerprint: &Fingerprint, place: std::ops::Range<usize>) -> Option<&[u8]> {
+    let is_ours = fingerprint.version() == Fingerprint::REQUEST;
+    fingerprint.digest().get(place).filter(|_| is_ours)
+}
+
 /// The key of a request whose content is its key: requests with the same fingerprint are one
-/// operation, and others never mismatch.
+/// operation, and others never mismatch. Cookies are no content.
 pub(crate) fn content_key(fingerprint: &Fingerprint) -> Key {
-    Key::content(&data_encoding::HEXLOWER.encode(fingerprint.digest()), b"")
+    let content = fingerprint.digest().get(..CALLER.start).unwrap_or_default();
+    Key::content(&data_encoding::HEXLOWER.encode(content), b"")
 }
 
 #[cfg(test)]

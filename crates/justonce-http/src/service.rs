@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, request};
+use http::{Request, Response, request};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::Service;
 
+use crate::admit::{Admitted, admit};
 use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::execute::Answer;
-use crate::headers::{ATTEMPT, FENCE, RECORD};
 use crate::protect::Request as Protect;
-use crate::routes::never_protected;
+use crate::read::swallow;
 use crate::shared::Shared;
-use crate::well_known::{self, Asked};
+use crate::well_known;
 
 /// A service whose operations take effect once.
 #[derive(Clone, Debug)]
@@ -60,36 +60,34 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        unmark(&mut parts.headers);
-        if let Some(asked) = Asked::of(&parts) {
-            let shared = Arc::clone(&self.shared);
-            let answer = async move { Ok(well_known::answer(&shared, asked).await) };
-            return ProtectedFuture { kind: Kind::Ours { answer: Box::pin(answer) } };
-        }
-        let route = if never_protected(&parts.method, &parts.headers, parts.version) {
-            None
-        } else {
-            self.shared.routes.of(&parts.method, parts.uri.path()).cloned()
+        let route = match admit(&self.shared.routes, &mut parts) {
+            Admitted::Passed => return self.pass(parts, body),
+            Admitted::Under(route) => route,
+            Admitted::Ours(asked) => {
+                let shared = Arc::clone(&self.shared);
+                return ours(async move { Ok(well_known::answer(&shared, asked).await) });
+            }
+            Admitted::Refused(problem) => {
+                let shared = Arc::clone(&self.shared);
+                return ours(async move {
+                    swallow(&parts.headers, body).await;
+                    Ok(shared.described(problem, None).map(ResponseBody::whole))
+                });
+            }
         };
-        let Some(route) = route else { return self.pass(parts, body) };
         // The service that was asked whether it is ready is the one to be called.
         let clone = self.inner.clone();
         let service = mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
         let protect = Protect { shared, route, service, parts };
-        ProtectedFuture { kind: Kind::Ours { answer: Box::pin(protect.answer(body)) } }
+        ours(protect.answer(body))
     }
 }
 
-/// Nobody but us says these to the service. To see that a request has none of them is quicker than
-/// to look for each.
-fn unmark(headers: &mut HeaderMap) {
-    let marks = [ATTEMPT, FENCE, RECORD];
-    if headers.keys().any(|name| marks.contains(name)) {
-        for mark in marks {
-            headers.remove(mark);
-        }
-    }
+fn ours<F, R, E>(
+    answer: impl Future<Output = Answer<R, E>> + Send + 'static,
+) -> ProtectedFuture<F, R, E> {
+    ProtectedFuture { kind: Kind::Ours { answer: Box::pin(answer) } }
 }
 
 impl<S> Protected<S> {

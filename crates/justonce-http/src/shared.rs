@@ -16,6 +16,7 @@ use crate::meters::Meters;
 use crate::problem::{Problem, ProblemCode};
 use crate::room::Room;
 use crate::routes::{Route, Routes};
+use crate::same;
 use crate::stored::replay;
 
 /// How soon to try again when the store or a place was not to be had.
@@ -114,6 +115,25 @@ impl Shared {
         self.problem(problem, route)
     }
 
+    /// Why a request is not the one that its key was used for. A caller who is known by cookies
+    /// only hears nothing of what another one asked, not even whether it was the same.
+    pub(crate) async fn mismatch(&self, operation: &Operation) -> Problem {
+        let asked = operation.fingerprint();
+        let mismatch = || Problem::new(ProblemCode::KeyMismatch, MISMATCH);
+        if !same::names_cookies(&asked) {
+            return mismatch();
+        }
+        let stored = match self.engine.store().get(&operation.id()).await {
+            Ok(stored) => stored,
+            Err(error) => return self.not_executed(&error.into()),
+        };
+        let record = stored.as_ref().and_then(|stored| stored.entry.record());
+        match record.map(|record| &record.subject.fingerprint) {
+            Some(first) if same::same_cookies(first, &asked) => mismatch(),
+            _ => Problem::new(ProblemCode::CallerDiffers, CALLER_DIFFERS),
+        }
+    }
+
     pub(crate) fn unknown(&self) -> Problem {
         Problem::new(ProblemCode::OutcomeUnknown, UNKNOWN)
     }
@@ -177,6 +197,9 @@ pub(crate) const UNPROTECTED: HeaderValue = HeaderValue::from_static("unprotecte
 
 const MISMATCH: &str = "This key was used before with a different request. Retries must be equal \
                         to the first try; a new operation needs a new key.";
+const CALLER_DIFFERS: &str = "This key was used before, and nothing but its cookies says who sends \
+                              this request: they are not those of the first one. Nothing was \
+                              executed. Repeat it with the very same cookies.";
 const EXPIRED: &str = "The operation with this key is over and its answer is no longer kept. If \
                        this is a retry, it comes too late; a new operation needs a new key.";
 const IN_FLIGHT: &str = "The first request with this key is still running. Try again later with \

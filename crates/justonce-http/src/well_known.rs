@@ -4,17 +4,20 @@
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, request};
-use justonce_core::{BusyWhy, Entry, Existing, Key, Operation, StateName, StoreResult};
+use justonce_core::{BusyWhy, Entry, Existing, Key, Operation, StateName, StoreError, StoreResult};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::body::ResponseBody;
+use crate::caller::scopeless;
+use crate::headers::remove_per_hop;
+use crate::path::NormalPath;
 use crate::problem::{PAGES, Problem, ProblemCode};
-use crate::routes::Route;
 use crate::same;
 use crate::shared::Shared;
 
-const PREFIX: &str = "/.well-known/idempotency/";
+/// What the paths of questions to the layer begin with.
+pub const PREFIX: &str = "/.well-known/idempotency/";
 
 /// What is asked of the layer itself.
 pub(crate) enum Asked {
@@ -50,11 +53,14 @@ impl Asked {
             let mut all = form_urlencoded::parse(query);
             all.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
         };
+        // A question tells callers apart by what the operation's own request would have shown.
+        let mut headers = parts.headers.clone();
+        remove_per_hop(&mut headers);
         Some(Self::State(Box::new(StateQuery {
             key: percent_decode_str(key).decode_utf8_lossy().into_owned(),
             path: parameter("path"),
             method: parameter("method"),
-            headers: parts.headers.clone(),
+            headers,
         })))
     }
 }
@@ -100,21 +106,32 @@ async fn state(shared: &Shared, query: &StateQuery) -> Result<Value, Problem> {
     let method = Method::from_bytes(method.as_bytes())
         .map_err(|_| invalid("The method of the query is not one of HTTP."))?;
     let route_path = path.split('?').next().unwrap_or(path);
-    let Some(route) = shared.routes.of(&method, route_path) else {
+    let route = NormalPath::of(route_path).and_then(|path| shared.routes.of(&method, &path));
+    let Some(route) = route.filter(|route| route.is_protected()) else {
         return Ok(json!({ "state": "absent" }));
     };
-    let operation = operation(route, key, &method, &query.headers)?;
-    look(shared, &operation).await.map_err(|error| shared.not_executed(&error.into()))
+    let caller = route.caller(&method, &query.headers).map_err(|error| scopeless(&error))?;
+    let head = same::of_head(&caller, &query.headers);
+    let operation = Operation::without_fingerprint(caller.scope, key);
+    let asked = async {
+        if is_of_another(shared, &operation, &head).await? {
+            return Ok(json!({ "state": "absent" }));
+        }
+        look(shared, &operation).await
+    };
+    asked.await.map_err(|error: StoreError| shared.not_executed(&error.into()))
 }
 
-fn operation(
-    route: &Route,
-    key: Key,
-    method: &Method,
-    headers: &HeaderMap,
-) -> Result<Operation, Problem> {
-    let caller = route.caller(method, headers).map_err(|error| same::scopeless(&error))?;
-    Ok(Operation::without_fingerprint(caller.scope, key))
+/// Whether a record is that of a caller with other cookies, or of another host: whoever asks shall
+/// not learn that there is one.
+async fn is_of_another(
+    shared: &Shared,
+    operation: &Operation,
+    head: &[u8; 32],
+) -> StoreResult<bool> {
+    let stored = shared.engine.store().get(&operation.id()).await?;
+    let record = stored.as_ref().and_then(|stored| stored.entry.record());
+    Ok(record.is_some_and(|record| !same::is_of(&record.subject.fingerprint, head)))
 }
 
 async fn look(shared: &Shared, operation: &Operation) -> StoreResult<Value> {

@@ -115,6 +115,26 @@ impl PostgresBuilder {
         self
     }
 
+    /// Whether the address and the name of the schema can be used, and the file of authorities be
+    /// read. Nothing is connected to.
+    ///
+    /// ```
+    /// use justonce_postgres::PostgresStore;
+    ///
+    /// assert!(PostgresStore::builder("postgres://shop@db/shop").check().is_ok());
+    /// let weak = "postgres://shop@db/shop?sslmode=prefer";
+    /// assert!(PostgresStore::builder(weak).check().is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What is wrong.
+    pub fn check(&self) -> StoreResult<()> {
+        Schema::new(&self.schema).map_err(|error| unusable(error.into()))?;
+        Endpoint::of(&self.url).map_err(|error| unusable(error.into()))?;
+        Ok(())
+    }
+
     /// Another clock, for tests: its time is used instead of the server's. Two stores on one
     /// database must not differ in this.
     pub fn clock(mut self, clock: impl Clock) -> Self {

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, Flags};
+use crate::check::{self, CheckOptions};
+use crate::config::Flags;
 use crate::demo::{self, DemoOptions};
 use crate::keys::{self, KeysOptions};
 use crate::migrate::{self, MigrateOptions};
@@ -23,8 +24,8 @@ struct Cli {
 enum Command {
     /// Run the gateway in front of an API
     Serve(Flags),
-    /// Check a configuration and explain each of its routes in words
-    Check(Flags),
+    /// Check a configuration, explain each of its routes in words, and look for what it needs
+    Check(CheckOptions),
     /// Find records, look at them, and say what became of unknown operations
     Keys(KeysOptions),
     /// Find sagas, look at them, and make stuck ones due again
@@ -40,7 +41,7 @@ enum Command {
 pub fn run() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(flags) => serve::run(&flags),
-        Command::Check(flags) => check(&flags),
+        Command::Check(options) => check::run(&options),
         Command::Keys(options) => keys::run(&options),
         Command::Sagas(options) => sagas::run(&options),
         Command::Migrate(options) => migrate::run(&options),
@@ -53,14 +54,4 @@ pub fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn check(flags: &Flags) -> anyhow::Result<ExitCode> {
-    let settings = config::load(flags, &config::variables_of_the_process())?;
-    println!("{}", config::explain(&settings));
-    if !settings.ignored_variables.is_empty() {
-        let names = settings.ignored_variables.join(", ");
-        println!("\nThese variables are service links of Kubernetes and ignored: {names}.");
-    }
-    Ok(ExitCode::SUCCESS)
 }

@@ -10,17 +10,19 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Body;
 use justonce::Engine;
-use justonce::http::{BoxError, Gate, Protected, ProtectedFuture, RequestBody, ResponseBody};
+use justonce::http::{
+    BoxError, Gate, Protected, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN,
+};
 use tower::{Layer, Service};
 
 use crate::completer::Completers;
 use crate::config::Settings;
 use crate::explained::{Explained, Limits};
 use crate::probe::Probers;
-use crate::proxy::{Proxy, ProxyBody};
+use crate::proxy::{Proxy, ProxyBody, introduced};
 use crate::rules;
 
 /// What one set of routes makes of the stack.
@@ -116,8 +118,14 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        // Those that are never protected may be upgrades, and are changed on their way out.
+        let is_question = parts.uri.path().starts_with(WELL_KNOWN);
+        if is_question || !(parts.method.is_safe() || parts.method == Method::CONNECT) {
+            introduced(&mut parts);
+        }
         // No part of the stack needs to be asked whether it is ready: each is at any time.
-        Stack::clone(&self.stack.load()).call(request)
+        Stack::clone(&self.stack.load()).call(Request::from_parts(parts, body))
     }
 }
 

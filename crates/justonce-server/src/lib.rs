@@ -5,6 +5,7 @@
 //! of that stack come from the [`config`]uration.
 
 pub mod admin;
+pub mod check;
 pub mod cli;
 mod completer;
 pub mod config;

@@ -17,6 +17,7 @@ use crate::config::{self, AdminToken, Flags, Settings};
 use crate::files::{self, Content, Named};
 use crate::gateway::Gateway;
 use crate::listen::ServerTls;
+use crate::serve::say_what_is_risky;
 
 /// Editors write a file in several steps: this long after the last one it is read.
 const SETTLED: Duration = Duration::from_millis(200);
@@ -182,6 +183,7 @@ impl Reloader {
                 if !restart.is_empty() {
                     warn!(settings = ?restart, "these settings change only with a restart");
                 }
+                say_what_is_risky(&settings);
                 info!(why, routes = settings.routes.len(), "new routes are in force");
                 self.settings = settings;
                 "changed"

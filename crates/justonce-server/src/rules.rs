@@ -36,6 +36,7 @@ pub(crate) fn layer(
 pub(crate) fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
     let rule = Rule::default()
         .scope(route.scope.clone())
+        .path_escapes(route.path_escapes)
         .fingerprint(route.fingerprint.clone())
         .when_busy(route.when_busy)
         .max_wait(route.max_wait)

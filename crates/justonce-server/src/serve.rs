@@ -40,12 +40,23 @@ pub fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         let names = settings.ignored_variables.join(", ");
         info!(variables = names, "these are service links of Kubernetes and no settings: ignored");
     }
+    say_what_is_risky(&settings);
     raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(flags, settings))?;
     // What is still running has had its time.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
+}
+
+/// What `justonce check` would say, for those who never ran it.
+pub(crate) fn say_what_is_risky(settings: &Settings) {
+    for warning in config::never_reached(settings).iter().chain(&config::warnings(settings)) {
+        warn!(target: "justonce::config", "{warning}");
+    }
+    for note in config::notes(settings) {
+        info!(target: "justonce::config", "{note}");
+    }
 }
 
 /// Every connection is an open file. Many systems allow a process 1024 unless it asks for more.

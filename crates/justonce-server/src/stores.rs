@@ -71,7 +71,7 @@ async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<Shared
     })
 }
 
-async fn redis(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<RedisStore> {
+pub(crate) async fn redis(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<RedisStore> {
     let redis = &settings.redis;
     let mut builder = RedisStore::builder(url.reveal()).prefix(&redis.prefix);
     if let Some(ca) = &redis.ca {

@@ -70,6 +70,7 @@ fn explained(settings: &Settings) -> String {
     let warnings = config::warnings(settings).into_iter().map(|w| format!("warning: {w}"));
     let mut lines = vec![config::explain(settings), String::new()];
     lines.extend(warnings);
+    lines.extend(config::never_reached(settings).iter().map(|w| format!("problem: {w}")));
     lines.join("\n").trim_end().to_owned()
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Filled {
 
 fn operation(key: &str) -> Operation {
     let policy = Policy::builder().on_lapsed(OnLapsed::Hold).build().unwrap();
-    Operation::new(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
+    Operation::without_fingerprint(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
 }
 
 impl Filled {

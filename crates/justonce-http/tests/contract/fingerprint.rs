@@ -96,7 +96,7 @@ async fn h11_the_version_is_stored() {
     let (world, upstream) = (World::new(), Upstream::counting());
     send(&world.app(&upstream), with("{}")).await;
     let version = world.record().await.subject.fingerprint.version();
-    assert_eq!(version, Fingerprint::BLAKE3);
+    assert_eq!(version, Fingerprint::REQUEST);
 }
 
 #[tokio::test]

@@ -40,7 +40,9 @@ async fn h19_a_closed_connection_does_not_stop_its_operation() {
     // it has or not, the operation goes on.
     go.notify_one();
     world.probe.ended("complete", 1).await;
-    let retry = send(&world.app(&upstream), payment("abc")).await;
+    let mut retry = payment("abc");
+    retry.headers_mut().insert("host", http::HeaderValue::from_static("a"));
+    let retry = send(&world.app(&upstream), retry).await;
     assert_eq!((retry.text(), retry.is_replay()), ("payment 1", true));
 }
 

@@ -17,7 +17,13 @@ use crate::support::world::{World, payment, request, send};
 
 /// A log in memory.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -57,7 +63,7 @@ async fn h06_logs_carry_a_hash_of_the_key_never_the_key() {
     world.probe.fail_as("begin", StoreErrorKind::Unavailable);
     instances.push(send(&app, payment("sk-live-secret")).await);
 
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(!log.contains("sk-live-secret"), "{log}");
     let hash = format!("{:?}", Key::client("sk-live-secret").unwrap());
     assert_eq!(log.matches(&hash).count(), 2, "{log}");
@@ -71,10 +77,10 @@ async fn h06_logs_carry_a_hash_of_the_key_never_the_key() {
 
 /// All counters, by name and labels.
 #[derive(Default)]
-struct Counters(Mutex<HashMap<String, Arc<AtomicU64>>>);
+pub(crate) struct Counters(Mutex<HashMap<String, Arc<AtomicU64>>>);
 
 impl Counters {
-    fn of(&self, name: &str) -> u64 {
+    pub(crate) fn of(&self, name: &str) -> u64 {
         self.0.lock().unwrap().get(name).map_or(0, |count| count.load(Ordering::SeqCst))
     }
 }

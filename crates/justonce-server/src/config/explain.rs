@@ -3,10 +3,11 @@
 use justonce::{AfterRetention, OnLapsed};
 
 use super::settings::{
-    BodyMode, KeyFormat, KeySettings, KeySource, KeySyntax, OnStatus, Places, ProbeOutcome,
-    ProbeRule, RouteSettings, ScopePart, Settings, StatusRule, StatusSet, StoreUrl, Wanted,
-    WhenBusy, WhenStoreDown,
+    BodyMode, KeyFormat, KeySettings, KeySource, KeySyntax, OnStatus, PathEscapes, Places,
+    ProbeOutcome, ProbeRule, RouteSettings, ScopePart, Settings, StatusRule, StatusSet, StoreUrl,
+    Wanted, WhenBusy, WhenStoreDown,
 };
+use super::warnings::{REFRESHED, is_by_token};
 use super::words::{duration, header, headers, list, size, wrap};
 
 /// The widest line, in characters.
@@ -130,13 +131,17 @@ fn scope_words(route: &RouteSettings) -> String {
     let (mut principals, mut tenants) = (Vec::new(), Vec::new());
     for part in &route.scope {
         match part {
-            ScopePart::Principal(header) => principals.push(header),
+            ScopePart::Caller => {
+                principals.push("`Authorization`, or `X-Api-Key` where there is none".to_owned());
+            }
+            ScopePart::Principal(name) => principals.push(header(name)),
+            ScopePart::Cookie(name) => principals.push(format!("the cookie `{name}`")),
             ScopePart::Tenant(header) => tenants.push(header),
         }
     }
     let mut parts = Vec::new();
     if !principals.is_empty() {
-        parts.push(format!("its caller, told apart by {}", headers(principals)));
+        parts.push(format!("its caller, told apart by {}", list(&principals)));
     }
     if !tenants.is_empty() {
         parts.push(format!("the tenant in {}", headers(tenants)));
@@ -144,15 +149,19 @@ fn scope_words(route: &RouteSettings) -> String {
     if parts.is_empty() {
         return "all callers share one namespace; whoever knows a key gets its outcome.".to_owned();
     }
-    format!(
-        "a key belongs to {}. Callers that send none of it share a namespace of their own.",
-        list(&parts)
-    )
+    let nameless = if principals.is_empty() {
+        "Callers that send none of it share a namespace of their own."
+    } else {
+        "Callers that send none of it share a namespace of their own, and get an outcome only with \
+         the very same `Cookie`."
+    };
+    let refreshed = if is_by_token(route) { format!(" {REFRESHED}") } else { String::new() };
+    format!("a key belongs to {}. {nameless}{refreshed}", list(&parts))
 }
 
 fn fingerprint_words(route: &RouteSettings) -> String {
     let rule = &route.fingerprint;
-    let mut parts = vec!["method".to_owned(), "path".to_owned()];
+    let mut parts = vec!["host".to_owned(), "method".to_owned(), "path".to_owned()];
     if rule.query {
         parts.push("query".to_owned());
     }
@@ -346,9 +355,13 @@ fn store_down_words(route: &RouteSettings) -> String {
 fn limit_words(route: &RouteSettings) -> String {
     format!(
         "request bodies up to {}, stored answers up to {} (longer ones are delivered, and replayed \
-         as 409 without their body). The upstream has {} to answer.",
+         as 409 without their body). The upstream has {} to answer.{}",
         size(route.request_body),
         size(route.stored_response_body),
-        duration(route.response_timeout)
+        duration(route.response_timeout),
+        match route.path_escapes {
+            PathEscapes::Refuse => "",
+            PathEscapes::Allow => " `%2F`, `%5C` and `%00` in a path are parts of a name.",
+        }
     )
 }

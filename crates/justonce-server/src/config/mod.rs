@@ -58,9 +58,9 @@ pub use report::{ConfigError, Excerpt, Place, Problem};
 pub use schema::{documented_keys, variable_names};
 pub use settings::{
     AdminToken, BodyMode, Breaker, CompleterLimits, Fact, FingerprintRule, KeyFormat, KeySettings,
-    KeySource, KeySyntax, Limits, Log, LogFormat, LogLevel, NearCacheSettings, OnStatus, Places,
-    PostgresSettings, ProbeHeader, ProbeOutcome, ProbeRule, ProbeSettings, RedisSettings,
-    RouteSettings, ScopePart, Secret, ServerUrl, Settings, StatusRule, StatusSet, StoreSettings,
-    StoreUrl, Template, Timeouts, Tls, Wanted, WhenBusy, WhenStoreDown,
+    KeySource, KeySyntax, Limits, Log, LogFormat, LogLevel, NearCacheSettings, OnStatus,
+    PathEscapes, Places, PostgresSettings, ProbeHeader, ProbeOutcome, ProbeRule, ProbeSettings,
+    RedisSettings, RouteSettings, ScopePart, Secret, ServerUrl, Settings, StatusRule, StatusSet,
+    StoreSettings, StoreUrl, Template, Timeouts, Tls, Wanted, WhenBusy, WhenStoreDown,
 };
-pub use warnings::{Warning, warnings};
+pub use warnings::{Warning, never_reached, notes, warnings};

@@ -106,6 +106,7 @@ pub(super) const SHARED: &[Field] = &[
     plain("key_min"),
     plain("key_max"),
     plain("key_format"),
+    plain("path_escapes"),
     plain("scope"),
     table(
         "fingerprint",

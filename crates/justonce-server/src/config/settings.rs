@@ -9,8 +9,8 @@ use http::HeaderName;
 use justonce::Policy;
 use justonce::http::Pattern;
 pub use justonce::http::{
-    BodyMode, FingerprintRule, KeySource, KeySyntax, OnStatus, Places, ScopePart, WhenBusy,
-    WhenStoreDown,
+    BodyMode, FingerprintRule, KeySource, KeySyntax, OnStatus, PathEscapes, Places, ScopePart,
+    WhenBusy, WhenStoreDown,
 };
 
 pub use super::probe::{
@@ -266,6 +266,8 @@ pub struct RouteSettings {
     pub pattern: Option<Pattern>,
     /// Where its keys come from and how they are checked; nothing if it is not protected.
     pub key: Option<KeySettings>,
+    /// What a request meets whose path can be read in two ways.
+    pub path_escapes: PathEscapes,
     /// Whose namespace its keys live in.
     pub scope: Vec<ScopePart>,
     /// What counts as the same request.

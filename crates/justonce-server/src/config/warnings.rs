@@ -9,8 +9,8 @@ use justonce::OnLapsed;
 
 use super::covers::Reach;
 use super::settings::{
-    AdminToken, BodyMode, KeySource, OnStatus, RouteSettings, Settings, StatusSet, StoreUrl,
-    WhenStoreDown,
+    AdminToken, BodyMode, KeySource, OnStatus, RouteSettings, ScopePart, Settings, StatusSet,
+    StoreUrl, WhenStoreDown,
 };
 use super::words::{duration, header};
 
@@ -49,9 +49,8 @@ pub fn warnings(settings: &Settings) -> Vec<Warning> {
         .into_iter()
         .map(|text| Warning { route: None, text: text.to_owned() })
         .collect();
-    let mut earlier = Vec::new();
     for route in &settings.routes {
-        let texts = never_reached(route, &mut earlier).into_iter().chain(of_route(route));
+        let texts = of_route(route).into_iter();
         found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
     }
     let rest = &settings.default_route;
@@ -60,6 +59,49 @@ pub fn warnings(settings: &Settings) -> Vec<Warning> {
     );
     found
 }
+
+/// Routes that no request can fall under: what they say is not in force, which is surely not meant.
+#[must_use]
+pub fn never_reached(settings: &Settings) -> Vec<Warning> {
+    let mut earlier = Vec::new();
+    let routes = settings.routes.iter();
+    let found = routes.filter_map(|route| Some((route, taken_by_earlier(route, &mut earlier)?)));
+    found.map(|(route, text)| Warning { route: Some(route.name.clone()), text }).collect()
+}
+
+/// What is right and should be known: said at the start.
+#[must_use]
+pub fn notes(settings: &Settings) -> Vec<String> {
+    let routes = settings.routes.iter().chain([&settings.default_route]);
+    let by_token: Vec<&str> = routes
+        .filter(|route| route.key.is_some() && is_by_token(route))
+        .map(|route| route.name.as_str())
+        .collect();
+    if by_token.is_empty() {
+        return Vec::new();
+    }
+    let shown = by_token.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = match by_token.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    vec![format!("{REFRESHED} This concerns the routes: {shown}{more}")]
+}
+
+/// Whether a route tells callers apart by what may be a bearer token.
+pub(super) fn is_by_token(route: &RouteSettings) -> bool {
+    route.scope.iter().any(|part| match part {
+        ScopePart::Caller => true,
+        ScopePart::Principal(name) => *name == AUTHORIZATION,
+        ScopePart::Cookie(_) | ScopePart::Tenant(_) => false,
+    })
+}
+
+/// What that means.
+pub(super) const REFRESHED: &str = "A refreshed bearer token is a new caller: a retry that comes \
+                                    with it executes again.";
+/// More routes than this are counted, not named.
+const MAX_NAMED: usize = 20;
 
 fn gateway(settings: &Settings) -> Vec<&'static str> {
     let mut texts = Vec::new();
@@ -84,7 +126,7 @@ fn gateway(settings: &Settings) -> Vec<&'static str> {
 }
 
 /// The first route that matches counts.
-fn never_reached<'r>(
+fn taken_by_earlier<'r>(
     route: &'r RouteSettings,
     earlier: &mut Vec<(Reach<'r>, &'r str)>,
 ) -> Option<String> {

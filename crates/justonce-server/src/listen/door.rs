@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::header::{self, HeaderValue};
 use http::uri::Authority;
-use http::{Request, Response, StatusCode, Version};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
@@ -42,7 +42,8 @@ where
             let state = State::Refused { status: StatusCode::BAD_REQUEST };
             return Passage { state, busy, early: None, close: true };
         }
-        let close = request.headers().contains_key(header::UPGRADE);
+        let close =
+            *request.method() == Method::GET && request.headers().contains_key(header::UPGRADE);
         let mut request = request.map(|body| TimedBody::new(body, self.patience));
         request.extensions_mut().insert(self.client.clone());
         let mut early = None;

@@ -39,6 +39,8 @@ struct Head {
     length: Option<u64>,
     chunked: bool,
     upgrade: bool,
+    // Nobody leaves HTTP with another method, so what follows is a body.
+    get: bool,
 }
 
 /// The beginning of a line that arrives in pieces.
@@ -132,7 +134,10 @@ impl Watch {
             State::Head if line.is_empty() && self.head.begun => self.end_head(),
             // Empty lines before a request are skipped.
             State::Head if line.is_empty() => {}
-            State::Head if !self.head.begun => self.head.begun = true,
+            State::Head if !self.head.begun => {
+                self.head.begun = true;
+                self.head.get = line.starts_with(b"GET ");
+            }
             State::Head => self.header(line, cut)?,
             State::ChunkSize => {
                 let size = chunk_size(line, cut).ok_or(Refused)?;
@@ -176,7 +181,7 @@ impl Watch {
         self.state = match head {
             // What follows may be another protocol. If it is not, the connection is closed after
             // the answer.
-            Head { upgrade: true, .. } => State::Off,
+            Head { upgrade: true, get: true, .. } => State::Off,
             Head { chunked: true, .. } => State::ChunkSize,
             Head { length: Some(length @ 1..), .. } => State::Body(length),
             Head { .. } => State::Head,
@@ -269,6 +274,7 @@ mod tests {
             "Transfer-Encoding: chunked\r\n\r\n-3\r\nabc\r\n0\r\n\r\n",
             "Transfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
             "Transfer-Encoding: chunked\r\n\r\n11111111111111111\r\na",
+            "Upgrade: x\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n",
         ] {
             assert!(!passes(&format!("POST / HTTP/1.1\r\n{head}")), "{head:?}");
         }

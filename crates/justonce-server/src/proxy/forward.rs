@@ -7,6 +7,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, Uri, Version, request};
 use http_body::Body;
 use hyper::upgrade::OnUpgrade;
+use justonce::http::headers::remove_per_hop;
 
 use super::body::SendBody;
 use crate::listen::Client;
@@ -23,7 +24,8 @@ const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 /// Makes a client's request one of ours. Given back is the client's side of another protocol, if
 /// the request asks to switch to one.
 pub(super) fn prepare(request: &mut Request<SendBody>, via: bool) -> Option<OnUpgrade> {
-    let upgrade = if request.version() == Version::HTTP_11 {
+    // Whoever leaves HTTP does so with GET: on other methods it would be a way around protection.
+    let upgrade = if request.version() == Version::HTTP_11 && *request.method() == Method::GET {
         wanted_protocol(request.headers())
     } else {
         None
@@ -111,6 +113,20 @@ pub(crate) fn as_forwarded(parts: &mut request::Parts) {
         }
     }
     strip(&mut parts.headers);
+    if let Some(client) = parts.extensions.remove::<Client>() {
+        introduce(&mut parts.headers, &client);
+    }
+}
+
+/// Says who asked, before anything is computed from a request: what the service hears about that
+/// is ours to say, and tells callers and tenants apart as it hears it.
+pub(crate) fn introduced(parts: &mut request::Parts) {
+    remove_per_hop(&mut parts.headers);
+    if !parts.headers.contains_key(header::HOST)
+        && let Some((_, Some(host))) = host_of(&parts.uri)
+    {
+        parts.headers.insert(header::HOST, host);
+    }
     if let Some(client) = parts.extensions.remove::<Client>() {
         introduce(&mut parts.headers, &client);
     }
@@ -330,6 +346,10 @@ mod tests {
 
         let mut other = request(Method::GET, "/", &headers[1..]);
         assert!(prepare(&mut other, false).is_none());
+
+        let mut post = request(Method::POST, "/", &headers);
+        assert!(prepare(&mut post, false).is_none());
+        assert_eq!(lines(post.headers()), ["content-length: 0"]);
     }
 
     #[test]

@@ -30,5 +30,5 @@ pub use settings::{
 pub use trouble::{Trouble, trouble_response};
 pub use upstreams::{BreakerEvent, UpstreamStatus};
 
-pub(crate) use forward::as_forwarded;
+pub(crate) use forward::{as_forwarded, introduced};
 pub(crate) use timer::LazyTimer;

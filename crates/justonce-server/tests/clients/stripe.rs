@@ -141,7 +141,7 @@ fn a_charge_passes_with_the_sdks_own_key() {
 fn post(address: SocketAddr, key: &str, credential: &str, body: &str) -> Message {
     let mut call = Call::connect(address);
     let head = format!(
-        "POST /v1/charges HTTP/1.1\r\nhost: test\r\nidempotency-key: {key}\r\n\
+        "POST /v1/charges HTTP/1.1\r\nhost: {address}\r\nidempotency-key: {key}\r\n\
          authorization: {credential}\r\ncontent-type: application/x-www-form-urlencoded\r\n\
          content-length: {}\r\n\r\n",
         body.len()

@@ -12,6 +12,7 @@
 mod admin;
 mod answers;
 mod breaker;
+mod check;
 mod client;
 mod completer;
 mod contract;

@@ -146,6 +146,9 @@ impl Records for Probe {
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {
+        if let Some(Trouble::Kind(kind)) = self.faults().get("get").copied() {
+            return Err(StoreError::not_applied(kind, "injected"));
+        }
         self.memory.get(id).await
     }
 

@@ -17,8 +17,10 @@ use tower::Service;
 /// A request as the service heard it.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
+    pub(crate) uri: http::Uri,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    pub(crate) trailers: HeaderMap,
     pub(crate) operation: Option<Idempotent>,
     /// Which request it was, from 1.
     pub(crate) number: usize,
@@ -124,12 +126,16 @@ where
         let this = self.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            let body = body.collect().await.expect("a whole body").to_bytes();
+            let body = body.collect().await.expect("a whole body");
+            let trailers = body.trailers().cloned().unwrap_or_default();
+            let body = body.to_bytes();
             let acting = {
                 let mut all = this.heard.lock().unwrap_or_else(PoisonError::into_inner);
                 let heard = Heard {
+                    uri: parts.uri,
                     headers: parts.headers,
                     body,
+                    trailers,
                     operation: parts.extensions.remove(),
                     number: all.len() + 1,
                 };

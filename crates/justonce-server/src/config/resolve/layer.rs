@@ -15,12 +15,15 @@ use crate::config::convert::{
 };
 use crate::config::report::Report;
 use crate::config::section::{Section, Set};
-use crate::config::settings::{OnStatus, ScopePart, StatusSet, WhenBusy, WhenStoreDown};
+use crate::config::settings::{
+    OnStatus, PathEscapes, ScopePart, StatusSet, WhenBusy, WhenStoreDown,
+};
 
 /// What a table says about its routes; nothing where it says nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layer {
     pub(super) key: KeyLayer,
+    pub(super) path_escapes: Option<Set<PathEscapes>>,
     pub(super) scope: Option<Set<Vec<ScopePart>>>,
     pub(super) fingerprint: FingerprintLayer,
     pub(super) on_concurrent: Option<Set<WhenBusy>>,
@@ -69,6 +72,8 @@ const BODIES: &[(&str, BodyWord)] = &[
     ("none", BodyWord::None),
 ];
 const ON_LAPSED: &[(&str, OnLapsed)] = &[("hold", OnLapsed::Hold), ("rerun", OnLapsed::Rerun)];
+const PATH_ESCAPES: &[(&str, PathEscapes)] =
+    &[("refuse", PathEscapes::Refuse), ("allow", PathEscapes::Allow)];
 const ON_STORE_DOWN: &[(&str, WhenStoreDown)] =
     &[("refuse", WhenStoreDown::Refuse), ("pass", WhenStoreDown::Pass)];
 const UNFRAMED: &[(&str, bool)] = &[("unknown", false), ("keep", true)];
@@ -78,6 +83,7 @@ impl Layer {
     pub(super) fn read(section: &Section<'_>, report: &mut Report) -> Self {
         let layer = Self {
             key: KeyLayer::read(section, report),
+            path_escapes: section.get("path_escapes", report, choice(PATH_ESCAPES)),
             scope: section.get("scope", report, one_or_more(scope_part)),
             fingerprint: FingerprintLayer::read(&section.inside("fingerprint"), report),
             on_concurrent: section.get("on_concurrent", report, on_concurrent),
@@ -121,7 +127,7 @@ impl Layer {
             let mut seen = Vec::new();
             for part in &scope.value {
                 if seen.contains(&part) {
-                    let message = format!("`scope`: header `{}` is listed twice", part.header());
+                    let message = format!("`scope`: `{part}` is listed twice");
                     report.at(&scope.origin, message, None);
                 }
                 seen.push(part);
@@ -146,6 +152,7 @@ impl Layer {
         let below = below.clone();
         Self {
             key: self.key.over(&below.key),
+            path_escapes: self.path_escapes.or(below.path_escapes),
             scope: self.scope.or(below.scope),
             fingerprint: self.fingerprint.over(below.fingerprint),
             on_concurrent: self.on_concurrent.or(below.on_concurrent),

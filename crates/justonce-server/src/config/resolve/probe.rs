@@ -150,7 +150,7 @@ fn needs_body(probe: &ProbeSettings) -> bool {
 fn tells_apart(probe: &ProbeSettings, scope: &[ScopePart]) -> bool {
     let told = |part: &ScopePart| match part {
         ScopePart::Tenant(_) => probe.names(Fact::Tenant),
-        ScopePart::Principal(_) => false,
+        ScopePart::Caller | ScopePart::Principal(_) | ScopePart::Cookie(_) => false,
     };
     probe.unique_keys || probe.names(Fact::Record) || scope.iter().all(told)
 }

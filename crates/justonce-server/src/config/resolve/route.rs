@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use http::header::AUTHORIZATION;
 use justonce::DEFAULT_WAIT;
 use justonce::Policy;
 use justonce::http::Pattern;
@@ -13,7 +12,7 @@ use super::{complete, key, policy, probe};
 use crate::config::report::Report;
 use crate::config::section::Set;
 use crate::config::settings::{
-    BodyMode, FingerprintRule, Places, RouteSettings, ScopePart, StatusRule, WhenBusy,
+    BodyMode, FingerprintRule, PathEscapes, Places, RouteSettings, ScopePart, StatusRule, WhenBusy,
     WhenStoreDown,
 };
 use crate::config::tree::Origin;
@@ -57,6 +56,7 @@ pub(super) fn resolve(
         name,
         pattern,
         key,
+        path_escapes: value_or(&layer.path_escapes, PathEscapes::Refuse),
         scope,
         fingerprint: fingerprint(&layer.fingerprint),
         when_busy,
@@ -83,7 +83,7 @@ fn value_or<T: Clone>(set: &Option<Set<T>>, default: T) -> T {
 }
 
 fn default_scope() -> Vec<ScopePart> {
-    vec![ScopePart::Principal(AUTHORIZATION)]
+    vec![ScopePart::Caller]
 }
 
 fn fingerprint(said: &FingerprintLayer) -> FingerprintRule {

@@ -58,24 +58,39 @@ fn wrong(node: &Node, what: &str, word: &str, valid: &[&'static str]) -> Complai
         .help(did_you_mean(word, valid.iter().copied().filter(|name| *name != word)))
 }
 
-/// `header:authorization`, `principal:header:x-user` or `tenant:header:x-tenant`.
+/// `caller`, `header:x-user`, `cookie:session`, each perhaps with `principal:` in front, or
+/// `tenant:header:x-tenant`.
 pub(super) fn scope_part(node: &Node) -> Read<ScopePart> {
     let text = text(node)?.trim();
-    let (part, source): (fn(_) -> _, _) = match text.split_once(':') {
-        Some(("tenant", source)) => (ScopePart::Tenant, source),
-        Some(("principal", source)) => (ScopePart::Principal, source),
-        _ => (ScopePart::Principal, text),
+    let (is_tenant, source) = match text.split_once(':') {
+        Some(("tenant", source)) => (true, source),
+        Some(("principal", source)) => (false, source),
+        _ => (false, text),
     };
-    match source.split_once(':') {
-        Some(("header", name)) => Ok(part(header_in(name.trim(), node)?)),
+    match (is_tenant, source.split_once(':')) {
+        (false, None) if source == "caller" => Ok(ScopePart::Caller),
+        (false, Some(("header", name))) => Ok(ScopePart::Principal(header_in(name.trim(), node)?)),
+        (true, Some(("header", name))) => Ok(ScopePart::Tenant(header_in(name.trim(), node)?)),
+        (false, Some(("cookie", name))) => Ok(ScopePart::Cookie(cookie_in(name.trim(), node)?)),
         _ => {
-            let what = "\"header:authorization\" or \"tenant:header:x-tenant\"";
+            let what = "\"caller\", \"header:x-user\", \"cookie:session\" or \
+                        \"tenant:header:x-tenant\"";
             let message = format!("expected {what}, found {}", repeated(text));
             let name = !text.contains(':') && header_in(text, node).is_ok();
             let help = name.then(|| format!("did you mean \"header:{text}\"?"));
             Err(Complaint::about(node, message).help(help))
         }
     }
+}
+
+/// The name of a cookie.
+fn cookie_in(name: &str, node: &Node) -> Read<Box<str>> {
+    let is_fit = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte);
+    if !name.is_empty() && name.bytes().all(is_fit) {
+        return Ok(name.into());
+    }
+    let message = format!("expected the name of a cookie, found {}", repeated(name));
+    Err(Complaint::about(node, message))
 }
 
 const ON_STATUS: &[(&str, OnStatus)] =

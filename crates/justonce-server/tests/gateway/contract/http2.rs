@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, StatusCode};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2::handshake;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -32,18 +32,37 @@ impl Answer {
     }
 }
 
-/// A POST on a connection of its own.
+/// A POST on a connection of its own, for the host that tests over HTTP/1.1 ask for too.
 pub(crate) fn post(
     address: SocketAddr,
     path: &str,
     headers: &[(&str, &str)],
     body: &'static str,
 ) -> Answer {
-    let mut request = Request::post(format!("http://{address}{path}"));
+    post_to(address, &format!("http://test{path}"), headers, body, &[])
+}
+
+/// The same for any host, with trailers behind the body.
+pub(crate) fn post_to(
+    address: SocketAddr,
+    uri: &str,
+    headers: &[(&str, &str)],
+    body: &'static str,
+    trailers: &[(&str, &str)],
+) -> Answer {
+    let mut request = Request::post(uri);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let request = request.body(Full::<Bytes>::from(body)).unwrap();
+    let trailers: HeaderMap = trailers
+        .iter()
+        .map(|(name, value)| {
+            (HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap())
+        })
+        .collect();
+    let trailers = Some(trailers).filter(|trailers| !trailers.is_empty()).map(Ok);
+    let body = Full::<Bytes>::from(body).with_trailers(std::future::ready(trailers));
+    let request = request.body(body).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
