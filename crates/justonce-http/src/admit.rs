@@ -33,6 +33,10 @@ pub(crate) fn admit(routes: &Routes, parts: &mut request::Parts) -> Admitted {
     if parts.method == Method::CONNECT {
         return Admitted::Passed;
     }
+    let is_of_server = parts.method == Method::OPTIONS && parts.uri.path() == "*";
+    if !parts.uri.path().starts_with('/') && !is_of_server {
+        return refused(NO_SLASH);
+    }
     if host::settle(parts) == Err(TwoHosts) {
         return refused(TWO_HOSTS);
     }

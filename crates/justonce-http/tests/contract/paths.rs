@@ -125,7 +125,11 @@ async fn h45_a_path_that_two_readers_read_differently_is_refused() {
             assert_problem(&reply, 400, "request-invalid");
         }
     }
+    // What is never protected may have any path, but must have one.
+    assert_problem(&keyed(&app, "GET", "payments", &[]).await, 400, "request-invalid");
     assert_eq!((upstream.calls(), world.probe.log().len()), (0, 0));
+    assert_eq!(keyed(&app, "GET", "/payments%2f", &[]).await.code(), 201);
+    assert_eq!(keyed(&app, "OPTIONS", "*", &[]).await.code(), 201);
 }
 
 #[tokio::test]
