@@ -127,7 +127,7 @@ fn list(state: &State, query: &ListQuery) -> StoreResult<Page> {
     let records: Vec<Summary> = found.into_values().take(query.page_size()).collect();
     let full = records.len() == query.page_size();
     let last = if full { records.last().map(|summary| summary.id) } else { seen_to };
-    Ok(Page { next: last.filter(|_| more).map(Cursor), records })
+    Ok(Page { next: last.filter(|_| more).map(Cursor), records, ..Page::default() })
 }
 
 /// The records in memory behind a cursor; nothing for those whose removal is on its way.

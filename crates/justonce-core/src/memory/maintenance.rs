@@ -24,7 +24,7 @@ impl Maintenance for MemoryStore {
         let more = found.len() > query.page_size();
         found.truncate(query.page_size());
         let next = found.last().filter(|_| more).map(|summary| Cursor(summary.id));
-        Ok(Page { records: found, next })
+        Ok(Page { records: found, next, ..Page::default() })
     }
 
     async fn stats(&self) -> StoreResult<Stats> {

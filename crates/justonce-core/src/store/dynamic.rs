@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
+use super::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 use crate::claim::Fence;
 use crate::error::StoreResult;
 use crate::record::RecordId;
@@ -30,6 +30,8 @@ pub trait DynStore: Send + Sync + 'static {
     fn sweep(&self, limit: usize) -> BoxFuture<'_, SweepReport>;
     /// See [`Maintenance::ready`].
     fn ready(&self) -> BoxFuture<'_, ()>;
+    /// See [`Maintenance::health`].
+    fn health(&self) -> BoxFuture<'_, Health>;
 }
 
 /// A store that many share.
@@ -62,5 +64,9 @@ impl<S: Records + Maintenance> DynStore for S {
 
     fn ready(&self) -> BoxFuture<'_, ()> {
         Box::pin(Maintenance::ready(self))
+    }
+
+    fn health(&self) -> BoxFuture<'_, Health> {
+        Box::pin(Maintenance::health(self))
     }
 }

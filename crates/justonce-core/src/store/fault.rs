@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
+use super::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 use crate::claim::Fence;
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
 use crate::record::RecordId;
@@ -125,5 +125,9 @@ impl<S: Maintenance> Maintenance for Faulty<S> {
 
     async fn ready(&self) -> StoreResult<()> {
         self.inner.ready().await
+    }
+
+    async fn health(&self) -> StoreResult<Health> {
+        self.inner.health().await
     }
 }

@@ -9,13 +9,15 @@ use crate::error::StoreResult;
 use crate::key::Key;
 use crate::record::{Entry, RecordId, StateName};
 use crate::scope::Scope;
+use crate::store::Health;
 
 /// The most records one page may hold.
 pub const MAX_PAGE: usize = 1000;
 
 /// A store that can be looked into, counted and kept clean.
 pub trait Maintenance: Send + Sync + 'static {
-    /// One page of the records that a query asks for, in the order of their names.
+    /// One page of the records that a query asks for, in the order of their names. A record that
+    /// cannot be read stops nothing: it is in [`Page::damaged`], whatever the query asks for.
     ///
     /// # Errors
     ///
@@ -30,7 +32,8 @@ pub trait Maintenance: Send + Sync + 'static {
     fn stats(&self) -> impl Future<Output = StoreResult<Stats>> + Send;
 
     /// Does what time demands to at most `limit` records: ends retentions, removes old
-    /// tombstones, holds lapsed claims. Blocks nobody for long.
+    /// tombstones, holds lapsed claims. Blocks nobody for long. A record that cannot be read is
+    /// left as it is, and counted.
     ///
     /// # Errors
     ///
@@ -43,6 +46,16 @@ pub trait Maintenance: Send + Sync + 'static {
     ///
     /// If it cannot, with the reason.
     fn ready(&self) -> impl Future<Output = StoreResult<()>> + Send;
+
+    /// What operators should know also while the store is ready: damaged records and warnings.
+    /// Nothing, unless a store has something to tell. A decorator asks the store inside.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot tell.
+    fn health(&self) -> impl Future<Output = StoreResult<Health>> + Send {
+        async { Ok(Health::default()) }
+    }
 }
 
 /// Which records to list.
@@ -110,6 +123,9 @@ pub struct Page {
     /// Where to go on; nothing at the end. A page may be short, even empty, and still have a next
     /// one: stores look at a bounded number of records for each.
     pub next: Option<Cursor>,
+    /// Records on the way that could not be read, and so may be among those asked for. They do not
+    /// count towards the page size.
+    pub damaged: Vec<RecordId>,
 }
 
 /// One record in a list: no outcome, no checkpoint.
@@ -281,6 +297,8 @@ pub struct SweepReport {
     pub buried: u64,
     /// Lapsed claims that became unknown.
     pub held: u64,
+    /// Records that could not be read: they are left as they are.
+    pub damaged: u64,
     /// Whether more may be waiting.
     pub more: bool,
 }

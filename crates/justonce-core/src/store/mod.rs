@@ -9,6 +9,7 @@
 mod cached;
 mod dynamic;
 mod fault;
+mod health;
 mod lanes;
 mod maintenance;
 mod observe;
@@ -23,6 +24,9 @@ pub use cached::{
 };
 pub use dynamic::{BoxFuture, DynStore, SharedStore};
 pub use fault::{Fault, FaultPlan, Faulty};
+pub use health::{
+    DamageLog, DamagedRecords, Health, HealthWarning, MAX_DAMAGED_NAMED, MAX_DAMAGED_REMEMBERED,
+};
 pub use lanes::{Caller, Carrier, LaneLimits, Lanes, Told, Waiting, may_share};
 pub use maintenance::{
     Cursor, ListQuery, MAX_PAGE, Maintenance, Page, StateStats, Stats, Summary, SweepReport,

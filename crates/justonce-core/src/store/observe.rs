@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
+use super::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 use crate::claim::Fence;
 use crate::error::{StoreError, StoreResult};
 use crate::record::RecordId;
@@ -103,5 +103,9 @@ impl<S: Maintenance> Maintenance for Observed<S> {
 
     async fn ready(&self) -> StoreResult<()> {
         self.watch("ready", self.inner.ready(), |()| "ready").await
+    }
+
+    async fn health(&self) -> StoreResult<Health> {
+        self.watch("health", self.inner.health(), |_| "health").await
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
+use super::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 use crate::claim::Fence;
 use crate::entropy::Entropy;
 use crate::error::{Effect, StoreError, StoreResult};
@@ -122,5 +122,9 @@ impl<S: Maintenance> Maintenance for Retry<S> {
 
     async fn ready(&self) -> StoreResult<()> {
         self.inner.ready().await
+    }
+
+    async fn health(&self) -> StoreResult<Health> {
+        self.inner.health().await
     }
 }

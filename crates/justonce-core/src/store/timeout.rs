@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
+use super::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 use crate::claim::Fence;
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
 use crate::record::RecordId;
@@ -73,5 +73,9 @@ impl<S: Maintenance> Maintenance for Timeout<S> {
 
     async fn ready(&self) -> StoreResult<()> {
         self.within(self.inner.ready(), StoreError::not_applied).await
+    }
+
+    async fn health(&self) -> StoreResult<Health> {
+        self.within(self.inner.health(), StoreError::not_applied).await
     }
 }

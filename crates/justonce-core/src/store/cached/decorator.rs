@@ -312,6 +312,10 @@ impl<S: Maintenance, C: OutcomeCache> Maintenance for Cached<S, C> {
     async fn ready(&self) -> StoreResult<()> {
         self.inner.ready().await
     }
+
+    async fn health(&self) -> StoreResult<crate::store::Health> {
+        self.inner.health().await
+    }
 }
 
 impl<S: fmt::Debug, C: fmt::Debug> fmt::Debug for Cached<S, C> {
