@@ -142,6 +142,13 @@ impl Policy {
         self.on_lapsed
     }
 
+    /// The same promise with another rule for a lapsed lease.
+    #[must_use]
+    pub const fn with_on_lapsed(mut self, rule: OnLapsed) -> Self {
+        self.on_lapsed = rule;
+        self
+    }
+
     /// What becomes of a passing failure.
     #[must_use]
     pub const fn on_failure(&self) -> OnFailure {
