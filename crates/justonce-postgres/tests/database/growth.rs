@@ -22,11 +22,11 @@ const SMALL: u64 = 10_000;
 const LARGE: u64 = 200_000;
 /// How many records there are of each kind that a listing must find among all others.
 const FEW: u64 = 40;
-/// How much more pages of the table a statement may read when the table is large: its indexes have
-/// a level or two more, for each of the records it names.
+/// How many times more pages a statement may read when the table is large: its indexes have a level
+/// or two more.
 const GROWS_BY: f64 = 2.0;
 /// Pages that do not count: the catalogue, and what a statement finds changed on its way.
-const ALLOWED_PAGES: f64 = 60.0;
+const ALLOWED_PAGES: f64 = 20.0;
 
 /// Makes `$3` copies of the record with a key, in the order of nothing.
 const COPY: &str = "
@@ -147,9 +147,11 @@ impl Work<'_> {
     }
 }
 
-/// How many pages each statement reads on average, and its text, by its number.
+/// How many pages each statement reads on average, and its text, by its number. Of those that go
+/// together it is for each: how many do is not the same every time.
 fn pages(stage: &Stage) -> BTreeMap<String, (f64, String)> {
-    let sql = "SELECT queryid, (sum(shared_blks_hit + shared_blks_read)::float8 / sum(calls)), \
+    let sql = "SELECT queryid, sum(shared_blks_hit + shared_blks_read)::float8 \
+               / sum(CASE WHEN query LIKE '%unnest(%' THEN rows ELSE calls END), \
                min(translate(query, E'\\n|', '  ')) FROM pg_stat_statements \
                WHERE query LIKE '%\"justonce\".%' GROUP BY 1";
     let rows = stage.psql(sql);
@@ -189,6 +191,8 @@ async fn nothing_costs_more_when_the_table_has_grown() {
         if analyzed {
             stage.psql("VACUUM ANALYZE justonce.records");
         }
+        // What has ended while the table was filled is passed by once.
+        work.all().await;
         stage.psql("SELECT pg_stat_statements_reset()");
         for _ in 0..5 {
             let found: BTreeMap<_, _> = work.all().await.into_iter().collect();
