@@ -97,6 +97,13 @@ pub(crate) const NEEDS: &[Need] = &[
         install: Install::Apt("postgresql"),
     },
     Need {
+        name: "PgBouncer",
+        why: "the store is tested behind it, in both of the modes that people use",
+        // Debian keeps it out of the usual places for programs.
+        probe: &["sh", "-c", "PATH=$PATH:/usr/sbin pgbouncer --version"],
+        install: Install::Apt("pgbouncer"),
+    },
+    Need {
         name: "libfaketime",
         why: "gateways are tested with clocks that are wrong",
         probe: &["sh", "-c", "ls /usr/lib/*/faketime/libfaketime.so.1"],

@@ -143,6 +143,13 @@ impl Policy {
         self.on_lapsed
     }
 
+    /// The same promise with another rule for a lapsed lease.
+    #[must_use]
+    pub const fn with_on_lapsed(mut self, rule: OnLapsed) -> Self {
+        self.on_lapsed = rule;
+        self
+    }
+
     /// What becomes of a failure that may be tried again.
     #[must_use]
     pub const fn on_failure(&self) -> OnFailure {

@@ -26,9 +26,9 @@ WITH claimed AS (
     RETURNING fence
 )
 SELECT fence,
-       CASE WHEN fence IS NULL THEN @schema@.begin_2(
+       CASE WHEN fence IS NULL THEN @schema@.begin_3(
            $1, $2, $3, true, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18,
-           $19, $20) END AS begun,
+           $19, $20, $21::boolean) END AS begun,
        -- A first claim that a crash forgets breaks no promise.
        CASE WHEN fence IS NOT NULL AND $12 = 'rerun'
            THEN set_config('synchronous_commit', 'off', true) END

@@ -30,8 +30,9 @@ WITH asked AS MATERIALIZED (
     RETURNING id, fence
 )
 SELECT asked.place, claimed.fence,
-       CASE WHEN claimed.fence IS NULL THEN @schema@.begin_2(
+       CASE WHEN claimed.fence IS NULL THEN @schema@.begin_3(
            $1, asked.id, asked.fingerprint, $11 <> 'rerun', asked.scope, asked.key, $7, $8,
-           asked.token, NULL, $9, $10, $11, $12, $13, $14, $15, $16, $17, NULL, NULL) END AS begun,
+           asked.token, NULL, $9, $10, $11, $12, $13, $14, $15, $16, $17, NULL, NULL, false)
+           END AS begun,
        (SELECT set_config('synchronous_commit', 'off', true) WHERE $11 = 'rerun')
 FROM asked LEFT JOIN claimed ON claimed.id = asked.id

@@ -1,1 +1,1 @@
-SELECT * FROM @schema@.sweep_1($1, $2, $3)
+SELECT * FROM @schema@.sweep_2($1, $2, $3, $4, $5)

@@ -1,4 +1,4 @@
-//! What `begin_2` answers: one value with many fields.
+//! What `begin_3` answers: one value with many fields.
 
 use std::error::Error;
 
@@ -8,12 +8,12 @@ use justonce_core::{
 };
 use tokio_postgres::types::{FromSql, Type};
 
-use crate::error::damaged;
+use crate::error::{damaged, locked};
 use crate::numbers::{duration, fence, small, timestamp};
 use crate::read;
 use crate::step::unexpected;
 
-/// The fields of `begin_2`, in their order.
+/// The fields of `begin_3`, in their order.
 #[derive(Clone, Copy, Debug)]
 enum Field {
     Answer,
@@ -83,6 +83,7 @@ impl<'a> Begun<'a> {
                 since: timestamp("since", self.long(Field::Since)?)?,
                 reason: read::reason(self.text(Field::Reason)?)?,
             }),
+            "locked" => return Err(locked()),
             "mismatch" => Existing::Mismatch,
             "expired" => Existing::Expired(timestamp("since", self.long(Field::Since)?)?),
             other => return Err(unexpected("begin", other)),

@@ -19,6 +19,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::no_connection;
+use crate::tls::Connector;
 
 /// How long a step waits for a free connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(5);
@@ -38,13 +39,21 @@ pub(crate) struct Connections {
     resting: Arc<Mutex<usize>>,
     /// When it was last looked for those that nobody needs.
     looked: Mutex<Instant>,
+    /// How a server is told to stop what nobody waits for.
+    connector: Connector,
 }
 
 /// A connection in use. It goes back before its place is free.
 pub(crate) struct Connection {
     client: Client,
+    connector: Connector,
     _place: OwnedSemaphorePermit,
 }
+
+/// Cancels a statement whose end nobody waits for, when it is dropped. Nobody gets the connection
+/// then: whoever did would wait for what nobody wants any more.
+#[derive(Default)]
+pub(crate) struct CancelOnDrop(Option<Arc<Connection>>);
 
 impl Connections {
     /// At most so many, and what each of them runs first.
@@ -53,7 +62,8 @@ impl Connections {
         let first: Arc<str> = first.concat().into();
         let recycling_method = RecyclingMethod::Fast;
         let Endpoint { config, connector } = endpoint.clone();
-        let manager = Manager::from_config(config, connector, ManagerConfig { recycling_method });
+        let manager = ManagerConfig { recycling_method };
+        let manager = Manager::from_config(config, connector.clone(), manager);
         let session = Hook::async_fn(move |client: &mut ClientWrapper, _| {
             let first = Arc::clone(&first);
             Box::pin(async move { client.batch_execute(&first).await.map_err(HookError::Backend) })
@@ -72,7 +82,7 @@ impl Connections {
         })?;
         let looked = Mutex::new(Instant::now());
         let places = Arc::new(Semaphore::new(most));
-        Ok(Self { pool, places, most, resting: Arc::default(), looked })
+        Ok(Self { pool, places, most, resting: Arc::default(), looked, connector })
     }
 
     /// A connection, as soon as one is free.
@@ -82,7 +92,10 @@ impl Connections {
         loop {
             let place = self.place(&mut until).await?;
             let error = match self.pool.get().await {
-                Ok(client) => return Ok(Connection { client, _place: place }),
+                Ok(client) => {
+                    let connector = self.connector.clone();
+                    return Ok(Connection { client, connector, _place: place });
+                }
                 Err(error) => error,
             };
             if !takes_no_more(&error) || !self.shrinks(place) {
@@ -91,10 +104,11 @@ impl Connections {
         }
     }
 
-    /// Ends connections that nobody needed for a while. Whoever comes next sees to it: for steps
-    /// there is always somebody, as lapsed claims are looked for again and again; the pool of the
-    /// callers' transactions keeps what it has until the next one.
-    fn give_up_idle(&self) {
+    /// Ends connections that nobody needed for a while. Whoever comes next sees to it, and whoever
+    /// takes a step sees to those of other kinds: there is always somebody, as lapsed claims are
+    /// looked for again and again. The pool of the callers' transactions keeps what it has until
+    /// the next one.
+    pub(crate) fn give_up_idle(&self) {
         let mut looked = locked(&self.looked);
         if looked.elapsed() >= IDLE / 2 {
             *looked = Instant::now();
@@ -162,6 +176,44 @@ impl Connection {
     /// Ends the connection: nobody gets it again.
     pub(crate) fn end(self) {
         drop(Object::take(self.client));
+    }
+
+    /// Ends the connection, and what the server does on it: a server that works or waits for a lock
+    /// does not notice that its client is gone.
+    pub(crate) fn cancel(self) {
+        let (token, connector) = (self.client.cancel_token(), self.connector.clone());
+        self.end();
+        // Where no runtime is left, the process is about to end.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let cancel = token.cancel_query(connector);
+                if !matches!(tokio::time::timeout(CONNECT_TIMEOUT, cancel).await, Ok(Ok(()))) {
+                    tracing::debug!("a statement that nobody waits for could not be cancelled");
+                }
+            });
+        }
+    }
+}
+
+impl CancelOnDrop {
+    /// A connection with a statement under way. Whoever gets it drops it before this.
+    pub(crate) fn watch(&mut self, connection: Connection) -> Arc<Connection> {
+        let connection = Arc::new(connection);
+        self.0 = Some(Arc::clone(&connection));
+        connection
+    }
+
+    /// The statement has ended, whatever came of it.
+    pub(crate) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(connection) = self.0.take().and_then(Arc::into_inner) {
+            connection.cancel();
+        }
     }
 }
 

@@ -1,16 +1,24 @@
 //! What an error of PostgreSQL means: what went wrong, and whether the step took place.
 //!
 //! A statement of ours is a transaction of its own. Its row is sent before it is committed, its
-//! end is reported after. So an error that comes before the row means that nothing was committed,
-//! and a connection that breaks at any later moment means that nobody knows.
+//! end is reported after. That it was not committed is certain where nothing was sent, or where
+//! the server itself says that the statement failed. Whatever else ends it, a connection that
+//! breaks, a server that ends, a pooler in between that speaks for a server it has lost, may have
+//! come right after the commit.
 
 use deadpool_postgres::PoolError;
-use justonce_core::{StoreError, StoreErrorKind};
+use justonce_core::{Effect, StoreError, StoreErrorKind};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// What to do about a server that wants TLS.
 const SPEAK_TLS: &str = "If it wants TLS, add sslmode=verify-full to the address";
+
+/// What to do about a pooler that gives each transaction another connection to the server.
+pub(crate) const POOLED: &str = "A pooler gives transactions of one connection to different \
+    connections of the server, but this store needs one of its own: waiting for the end of an \
+    operation, its settings and its prepared statements belong to a session. For PgBouncer set \
+    pool_mode = session for this database or user, or name the server itself in the address";
 
 /// How far a statement had come when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +44,49 @@ pub(crate) fn store_error(error: Error, reached: Reached) -> StoreError {
 
 /// Whether a statement that failed this way has certainly not been committed.
 fn is_certain(error: &Error, reached: Reached) -> bool {
-    match (reached, error.as_db_error()) {
-        (Reached::Nothing, _) => true,
-        // The server itself says that the statement failed: it is rolled back. Only a connection
-        // that the server ends may have been committed just before.
-        (Reached::Sent, Some(_)) => true,
-        (Reached::Row, Some(db)) => !ends_connection(db),
-        (Reached::Sent | Reached::Row, None) => false,
+    reached == Reached::Nothing || is_rolled_back(error)
+}
+
+/// Whether the server itself says that a statement failed, and with it its transaction. It names
+/// the place in its own source; poolers do not. What ends a connection says nothing about what came
+/// before it, and poolers use the codes of lost connections and failed systems for all they lose.
+pub(crate) fn is_rolled_back(error: &Error) -> bool {
+    error.as_db_error().is_some_and(|db| {
+        let is_lost = matches!(db.code().code().get(..2), Some("08" | "58"))
+            || db.code().code().starts_with("57P");
+        !ends_connection(db) && db.routine().is_some() && !is_lost
+    })
+}
+
+/// Somebody else has a record that a step needs.
+#[derive(Clone, Copy, Debug)]
+struct Locked;
+
+impl std::fmt::Display for Locked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("another transaction has locked the record: try again")
     }
+}
+
+impl std::error::Error for Locked {}
+
+/// Somebody else has the record, and is not waited for any longer.
+pub(crate) fn locked() -> StoreError {
+    StoreError::not_applied(StoreErrorKind::TimedOut, Locked.to_string()).because(Locked)
+}
+
+/// Whether somebody else has what a statement needs, and is not waited for any longer. Nothing was
+/// applied then.
+pub(crate) fn is_locked(error: &StoreError) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.is::<Locked>())
+        || (error.effect() == Effect::NotApplied
+            && code_of(error) == Some(&SqlState::LOCK_NOT_AVAILABLE))
+}
+
+/// Whether the server has as many connections as it takes.
+pub(crate) fn is_full(error: &StoreError) -> bool {
+    code_of(error) == Some(&SqlState::TOO_MANY_CONNECTIONS)
 }
 
 fn ends_connection(error: &DbError) -> bool {
@@ -67,8 +110,13 @@ pub(crate) fn spoils_connection(error: &Error) -> bool {
 
 /// Whether the server takes no writes: then nothing was applied, and what only reads goes on.
 pub(crate) fn is_read_only(error: &StoreError) -> bool {
+    code_of(error) == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+}
+
+/// What PostgreSQL calls what went wrong.
+fn code_of(error: &StoreError) -> Option<&SqlState> {
     let error = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Error>());
-    error.and_then(Error::code) == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
+    error.and_then(Error::code)
 }
 
 fn kind_of(error: &Error) -> StoreErrorKind {
@@ -99,6 +147,11 @@ fn kind_of(error: &Error) -> StoreErrorKind {
 fn message_of(error: &Error) -> String {
     let message = advised(error);
     match error.code().and_then(|code| code.code().get(..2)) {
+        // Each connection asks for what it has prepared itself.
+        Some("26") => format!("{message}. {POOLED}"),
+        _ if error.code() == Some(&SqlState::DUPLICATE_PSTATEMENT) => {
+            format!("{message}. {POOLED}")
+        }
         Some("3F" | "42") => {
             format!("{message}. Is the schema there? `justonce migrate` makes it")
         }

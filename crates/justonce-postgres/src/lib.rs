@@ -38,6 +38,9 @@
 //! the server's. Those who wait for an operation are told by the server. The schema is made and
 //! kept up to date by [`migrate`]; [`tx`] is for the caller's own writes.
 //!
+//! Behind PgBouncer it needs `pool_mode = session`; a pooler that gives each transaction another
+//! connection to the server is refused when the store is opened.
+//!
 //! With the feature `tls` (rustls and ring), an address that says `sslmode=verify-full` makes every
 //! connection speak TLS, to a server whose certificate fits. `sslrootcert=FILE` names the only
 //! authorities that may vouch for it; without it, those of the machine do. `require` and
@@ -54,6 +57,7 @@ mod maintenance;
 pub mod migrate;
 mod numbers;
 mod open;
+mod pooled;
 mod promise;
 mod read;
 mod records;

@@ -21,14 +21,15 @@ use tokio_postgres::Client;
 
 use crate::address::InvalidAddress;
 use crate::endpoint::Endpoint;
-use crate::error::advised;
+use crate::error::{POOLED, advised};
+use crate::pooled::is_pooled;
 use crate::schema::{InvalidSchema, Schema};
 
 /// The oldest PostgreSQL that will do, as the server numbers itself.
 const MIN_SERVER: i32 = 140_000;
 
 /// The steps, by number and name.
-const STEPS: [(i32, &str, &str); 9] = [
+const STEPS: [(i32, &str, &str); 10] = [
     (1, "records", include_str!("../migrations/0001_records.sql")),
     (2, "tools", include_str!("../migrations/0002_tools.sql")),
     (3, "begin", include_str!("../migrations/0003_begin.sql")),
@@ -38,6 +39,7 @@ const STEPS: [(i32, &str, &str); 9] = [
     (7, "first_checkpoint", include_str!("../migrations/0007_first_checkpoint.sql")),
     (8, "plain_statements", include_str!("../migrations/0008_plain_statements.sql")),
     (9, "expire", include_str!("../migrations/0009_expire.sql")),
+    (10, "bounded", include_str!("../migrations/0010_bounded.sql")),
 ];
 
 /// The schema itself. It is made only where it is not there: who may not make schemas can be given
@@ -134,6 +136,10 @@ async fn connect(endpoint: &Endpoint) -> Result<Client, MigrateError> {
         // Whatever breaks it, the client hears of it too.
         let _ = connection.await;
     });
+    // What is prepared below would not be there.
+    if is_pooled(endpoint, &client).await? {
+        return Err(MigrateError::Pooled);
+    }
     let row = client
         .query_one(
             "SELECT current_setting('server_version_num')::integer, \
@@ -202,6 +208,8 @@ pub enum MigrateError {
     OldServer(i32),
     /// The database is not in UTF-8.
     Encoding(String),
+    /// A pooler gives each transaction another connection to the server.
+    Pooled,
     /// The address cannot be used.
     Address(InvalidAddress),
     /// A schema cannot have this name.
@@ -229,6 +237,7 @@ impl fmt::Display for MigrateError {
             Self::Encoding(encoding) => {
                 write!(f, "the database is in {encoding}: it must be in UTF8")
             }
+            Self::Pooled => f.write_str(POOLED),
             Self::Address(error) => error.fmt(f),
             Self::Schema(error) => error.fmt(f),
             Self::Database(error) => f.write_str(&advised(error)),

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use justonce_core::store::Lanes;
-use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
+use justonce_core::store::{DamageLog, Lanes};
+use justonce_core::{Clock, RecordId, StoreError, StoreErrorKind, StoreResult};
 
 use crate::db::Db;
 use crate::endpoint::Endpoint;
@@ -51,6 +51,17 @@ pub(crate) struct Inner {
     /// Claims under `rerun`, which wait for no disk, nor for others that do.
     pub(crate) reruns: Arc<Lanes<Statements>>,
     pub(crate) completions: Arc<Lanes<Statements>>,
+    /// Records that could not be read.
+    pub(crate) damage: DamageLog,
+}
+
+impl Inner {
+    /// A record could not be read.
+    pub(crate) fn note_damage(&self, id: &RecordId, why: &dyn fmt::Display) {
+        if self.damage.note(*id) {
+            tracing::error!(record = %id, %why, "a record is damaged");
+        }
+    }
 }
 
 /// The settings of a [`PostgresStore`].
@@ -94,8 +105,9 @@ impl PostgresBuilder {
         self
     }
 
-    /// How many connections are kept at most; one more listens for the ends of operations.
-    /// Default: 16.
+    /// How many connections steps have at most. Besides, each made when it is needed: four for what
+    /// only reads, four for steps that wait for a record which another transaction has locked, and
+    /// one that listens for the ends of operations. Default: 16.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count;
         self
@@ -170,6 +182,7 @@ impl PostgresBuilder {
             claims,
             reruns,
             completions,
+            damage: DamageLog::default(),
         })))
     }
 }

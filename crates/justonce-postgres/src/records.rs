@@ -35,7 +35,12 @@ impl Records for PostgresStore {
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {
         let db = &self.0.db;
         let rows = db.rows(&db.sql.get, &[&id.as_bytes().as_slice()]).await?;
-        rows.first().map(read::stored).transpose()
+        let stored = rows.first().map(read::stored).transpose();
+        match &stored {
+            Ok(_) => self.0.damage.forget(id),
+            Err(error) => self.0.note_damage(id, error),
+        }
+        stored
     }
 
     async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {

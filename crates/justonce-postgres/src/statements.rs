@@ -25,6 +25,9 @@ pub(crate) struct Statements {
     pub(crate) processed: String,
     pub(crate) get: String,
     pub(crate) list: String,
+    pub(crate) list_unknown: String,
+    pub(crate) list_in_progress: String,
+    pub(crate) list_failed: String,
     pub(crate) stats: String,
     pub(crate) size: String,
     pub(crate) ready: String,
@@ -32,12 +35,22 @@ pub(crate) struct Statements {
 
 /// What each connection runs first.
 pub(crate) const SESSION: &str = include_str!("../sql/session.sql");
-/// What each connection for our own steps runs besides.
+/// What each connection for our own statements runs besides.
 pub(crate) const STEPS_SESSION: &str = include_str!("../sql/session_steps.sql");
+
+/// What each connection runs besides on which a step waits for nobody.
+pub(crate) const PROMPT_SESSION: &str = include_str!("../sql/session_prompt.sql");
+/// What each connection runs besides on which a step waits for a record.
+pub(crate) const PATIENT_SESSION: &str = include_str!("../sql/session_patient.sql");
+/// What each connection runs besides that only reads.
+pub(crate) const READS_SESSION: &str = include_str!("../sql/session_reads.sql");
+/// The columns of a listing.
+const LIST_COLUMNS: &str = include_str!("../sql/list_columns.sql");
 
 impl Statements {
     pub(crate) fn new(schema: &Schema) -> Self {
         let text = |sql: &str| plain(&schema.fill(sql));
+        let listing = |sql: &str| text(&sql.replace("@columns@", LIST_COLUMNS));
         Self {
             begin: text(include_str!("../sql/begin.sql")),
             claim: text(include_str!("../sql/claim.sql")),
@@ -58,7 +71,10 @@ impl Statements {
             wait: text(include_str!("../sql/wait.sql")),
             processed: text(include_str!("../sql/processed.sql")),
             get: text(include_str!("../sql/get.sql")),
-            list: text(include_str!("../sql/list.sql")),
+            list: listing(include_str!("../sql/list.sql")),
+            list_unknown: listing(include_str!("../sql/list_unknown.sql")),
+            list_in_progress: listing(include_str!("../sql/list_in_progress.sql")),
+            list_failed: listing(include_str!("../sql/list_failed.sql")),
             stats: text(include_str!("../sql/stats.sql")),
             size: text(include_str!("../sql/size.sql")),
             ready: text(include_str!("../sql/ready.sql")),

@@ -2,16 +2,17 @@
 
 use justonce_core::codec::encode_outcome;
 use justonce_core::{
-    Action, Answer, Begin, Claimed, FailureKind, Fence, Fingerprint, HowResolved, Lost, NoteKind,
-    Outcome, RecordId, Resolution, Resolve, Step, StoreError, StoreErrorKind, StoreResult,
-    SweepDone,
+    Action, Answer, Begin, Checkpoint, Claimed, FailureKind, Fence, Fingerprint, HowResolved, Lost,
+    NoteKind, Outcome, RecordId, Resolution, Resolve, Step, StoreError, StoreErrorKind,
+    StoreResult, SweepDone,
 };
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use crate::begun::Begun;
 use crate::connections::Connection;
-use crate::db::{Db, Params};
-use crate::error::{damaged, is_read_only};
+use crate::db::Db;
+use crate::error::{damaged, is_locked, is_read_only};
 use crate::numbers::{duration, fence, fence_number, moment};
 use crate::promise::Promise;
 use crate::read::{self, needed};
@@ -53,7 +54,7 @@ async fn claim(
     let point = begin.checkpoint.as_ref();
     let point_name = point.map(|point| point.name().as_bytes());
     let point_data = point.map(|point| &**point.data());
-    let params: Params<'_> = &[
+    let mut params: [&(dyn ToSql + Sync); 21] = [
         &now,
         &id_bytes,
         &print.as_slice(),
@@ -74,11 +75,31 @@ async fn claim(
         &promise.refuse,
         &point_name,
         &point_data,
+        // Whether a record is waited for that somebody else has.
+        &false,
     ];
-    let row = match db.one_by(way, &db.sql.claim, params).await {
-        Err(error) if is_read_only(&error) => db.one(&db.sql.begin, params).await?,
+    let is_alone = way.is_none();
+    let row = match db.one_by(way, &db.sql.claim, &params).await {
+        Err(error) if is_read_only(&error) => db.one(&db.sql.begin, &params).await?,
         claimed => claimed?,
     };
+    match claimed(&row, id, point, &promise) {
+        Err(error) if is_alone && is_locked(&error) => {}
+        answer => return answer,
+    }
+    if let Some(wait) = params.last_mut() {
+        *wait = &true;
+    }
+    claimed(&db.one_patient(&db.sql.claim, &params).await?, id, point, &promise)
+}
+
+/// What `claim.sql` answers.
+fn claimed(
+    row: &Row,
+    id: &RecordId,
+    point: Option<&Checkpoint>,
+    promise: &Promise,
+) -> StoreResult<Answer> {
     match row.try_get(0).map_err(damaged)? {
         None => row.try_get::<_, Begun<'_>>(1).map_err(damaged)?.answer(id),
         Some(given) => Ok(Answer::Claimed(Claimed {
@@ -233,7 +254,8 @@ async fn give_up(db: &Db, step: &Step, fence: Fence, erase: bool) -> StoreResult
 
 async fn sweep(db: &Db, id: &RecordId) -> StoreResult<Answer> {
     let id = id.as_bytes().as_slice();
-    let row = db.one(&db.sql.sweep, &[&db.now(), &id, &1_i64]).await?;
+    let none: &[&[u8]] = &[];
+    let row = db.one(&db.sql.sweep, &[&db.now(), &id, &1_i64, &false, &none]).await?;
     let did = |name| Ok::<_, StoreError>(read::count(&row, name)? > 0);
     Ok(Answer::Swept(if did("o_removed")? {
         SweepDone::Removed

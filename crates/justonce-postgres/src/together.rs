@@ -17,7 +17,7 @@ use tokio_postgres::Row;
 use crate::begun::Begun;
 use crate::connections::Connection;
 use crate::db::Db;
-use crate::error::{damaged, is_read_only};
+use crate::error::{damaged, is_locked, is_read_only};
 use crate::numbers::{duration, fence, fence_number};
 use crate::promise::Promise;
 use crate::step::{self, print_bytes};
@@ -78,6 +78,8 @@ impl Carrier for Statements {
         };
         let answers = match answers {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
+            // Somebody else has a record: whoever needs it waits elsewhere.
+            Err(error) if is_locked(&error) => vec![Ok(None); steps.len()],
             // Nothing was done, and it need not be everybody's fault.
             Err(error) if steps.len() > 1 && is_of_one(&error) => vec![Ok(None); steps.len()],
             Err(error) => vec![Err(error); steps.len()],

@@ -3,15 +3,21 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
 use futures_util::FutureExt;
 use justonce_core::StoreResult;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tokio_postgres::Error;
 
 use crate::connections::Connection;
 use crate::db::Db;
 use crate::error::{Reached, store_error};
+
+/// How long a rollback may wait for what the handler had sent before.
+const ROLLBACK_WITHIN: Duration = Duration::from_secs(1);
 
 /// An open transaction. It is a client of tokio-postgres, so that all its statements can be used;
 /// those that end the transaction belong to the store.
@@ -21,7 +27,7 @@ pub struct Tx(Arc<Open>);
 
 /// A connection with a transaction in it.
 struct Open {
-    client: Connection,
+    client: Arc<Connection>,
     ended: bool,
 }
 
@@ -35,7 +41,8 @@ impl Tx {
     /// Opens a transaction.
     pub(crate) async fn open(db: &Db) -> StoreResult<(Self, Ending)> {
         // From here on whoever drops it rolls back.
-        let open = Arc::new(Open { client: db.callers_client().await?, ended: false });
+        let client = Arc::new(db.callers_client().await?);
+        let open = Arc::new(Open { client, ended: false });
         let begun = open.client.batch_execute("BEGIN").await;
         begun.map_err(|error| store_error(error, Reached::Nothing))?;
         Ok((Self(Arc::clone(&open)), Ending(open)))
@@ -50,7 +57,7 @@ impl Ending {
 }
 
 impl Sole {
-    pub(crate) const fn client(&self) -> &Connection {
+    pub(crate) fn client(&self) -> &Connection {
         &self.0.client
     }
 
@@ -63,11 +70,29 @@ impl Sole {
 }
 
 impl Drop for Open {
-    /// The connection goes back to the others with a rollback on its way, before anything that
-    /// anybody else sends. It is sent with the first poll; nobody needs its answer.
+    /// A rollback is on its way before this returns; the connection goes back to the others when
+    /// it is through. A statement of the handler's that keeps it is cancelled: nobody waits for it.
     fn drop(&mut self) {
-        if !self.ended {
-            let _ = self.client.batch_execute("ROLLBACK").now_or_never();
+        if self.ended {
+            return;
+        }
+        let client = Arc::clone(&self.client);
+        let Ok(runtime) = Handle::try_current() else {
+            // It is sent with the first poll; nobody is left to need its answer.
+            let _ = client.batch_execute("ROLLBACK").now_or_never();
+            return;
+        };
+        let mut rollback = Box::pin(async move {
+            let done = timeout(ROLLBACK_WITHIN, client.batch_execute("ROLLBACK")).await;
+            if !matches!(done, Ok(Ok(())))
+                && let Some(client) = Arc::into_inner(client)
+            {
+                client.cancel();
+            }
+        });
+        // Its first poll sends it.
+        if (&mut rollback).now_or_never().is_none() {
+            runtime.spawn(rollback);
         }
     }
 }

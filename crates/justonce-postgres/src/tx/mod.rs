@@ -3,9 +3,9 @@
 //!
 //! [`PostgresStore::transactional`](crate::PostgresStore::transactional) does all of it: it claims
 //! the operation, hands the handler an open [`Tx`], and stores the outcome with its fence in the
-//! same transaction. If the process dies at any point, nothing is committed, and the next caller
-//! runs it again. If the reply of the commit is lost, the record itself is asked: it is completed
-//! if and only if the transaction was.
+//! same transaction. If the process dies at any point before, nothing is committed, and the next
+//! caller runs it again once the lease has lapsed, whatever the policy says. If the reply of the
+//! commit is lost, the record itself is asked: it is completed if and only if the transaction was.
 //!
 //! [`PostgresStore::checkpoint_with`](crate::PostgresStore::checkpoint_with) does the same for a
 //! recovery point in the middle of an operation.

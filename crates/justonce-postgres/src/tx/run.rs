@@ -1,15 +1,18 @@
 //! Run in a transaction: the handler's writes and its outcome, together or not at all.
 
+use std::borrow::Cow;
+
 use justonce_core::codec::encode_outcome;
 use justonce_core::engine::Context;
-use justonce_core::{Engine, HandlerError, Operation, Outcome, Ran, RunError};
+use justonce_core::{Engine, HandlerError, OnLapsed, Operation, Outcome, Ran, RunError};
 use tokio_postgres::Error;
-use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::doubt::{Became, Brings, InDoubt};
 use super::handle::{Sole, Tx};
 use super::within::{Completion, completion};
+use crate::error::is_rolled_back;
 use crate::open::PostgresStore;
 use crate::step::completion as parameters;
 
@@ -21,9 +24,16 @@ impl PostgresStore {
     /// not. What the handler writes with the [`Tx`] and the outcome it returns are committed
     /// together or not at all: the writes take effect exactly once, whatever dies or is lost.
     ///
-    /// The engine must be on this store, or on a decorator around it. Whatever the handler does
-    /// outside of the transaction is as with [`Engine::run`]. A handler that fails is rolled back,
-    /// and its failure is stored. To run in another isolation level, `SET TRANSACTION` first.
+    /// **All effects of the handler must be in the transaction.** An attempt that was not committed
+    /// then did nothing, and can never be committed once another has taken over: the commit carries
+    /// the fence. So a lapsed claim runs again under every policy, also where it says
+    /// [`OnLapsed::Hold`], and no operation becomes unknown because a process was killed. A handler
+    /// with effects elsewhere belongs into [`Engine::run`] with [`PostgresStore::outcome_with`]:
+    /// there the policy holds as it is.
+    ///
+    /// The engine must be on this store, or on a decorator around it. A handler that fails is
+    /// rolled back, and its failure is stored. To run in another isolation level, `SET TRANSACTION`
+    /// first.
     ///
     /// Where all effects are in the transaction, say `rerun`: what was rolled back had none. Under
     /// `hold` an error that the handler raises with `?` makes the operation unknown, as with every
@@ -67,12 +77,13 @@ impl PostgresStore {
         H: FnOnce(Tx, Context) -> F,
         F: Future<Output = Result<Outcome, HandlerError>>,
     {
-        engine.run(operation, |context| self.outcome_with(context, handler)).await
+        let operation = runs_again(operation);
+        engine.run(&operation, |context| self.outcome_with(context, handler)).await
     }
 
-    /// The handler of [`PostgresStore::transactional`] by itself, for handlers that did something
-    /// before: what is written with the [`Tx`] and the outcome are committed together. Return what
-    /// this returns.
+    /// The handler of [`PostgresStore::transactional`] by itself, for handlers that have effects
+    /// elsewhere too: what is written with the [`Tx`] and the outcome are committed together, and
+    /// the operation's policy says what becomes of a lapsed claim. Return what this returns.
     ///
     /// # Errors
     ///
@@ -130,8 +141,7 @@ impl PostgresStore {
         let Err(error) = transaction.commit().await else {
             return Ok(());
         };
-        let refused = error.as_db_error().map(|db| db.parsed_severity() == Some(Severity::Error));
-        if refused == Some(true) {
+        if is_rolled_back(&error) {
             return Err(rolled_back(&error));
         }
         let doubt = InDoubt { id, fence, process, number, brings };
@@ -141,6 +151,15 @@ impl PostgresStore {
             None => Err(HandlerError::Unknown),
         }
     }
+}
+
+/// The same operation with a policy that lets a lapsed claim run again.
+fn runs_again(operation: &Operation) -> Cow<'_, Operation> {
+    let policy = operation.policy();
+    if policy.on_lapsed() != OnLapsed::Hold {
+        return Cow::Borrowed(operation);
+    }
+    Cow::Owned(operation.clone().with_policy(policy.with_on_lapsed(OnLapsed::Rerun)))
 }
 
 /// Nothing was committed. Where the database refused what the handler did, that is the handler's

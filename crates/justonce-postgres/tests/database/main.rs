@@ -9,11 +9,16 @@
     reason = "all of this is a test, also the functions that are not marked as one"
 )]
 
+mod bouncer;
+mod cancelled;
 mod connections;
 mod cost;
 mod damage;
 mod faults;
+mod growth;
+mod locked;
 mod migrations;
+mod plans;
 mod stage;
 mod sweeping;
 #[cfg(feature = "tls")]

@@ -38,9 +38,9 @@ impl Bank {
     }
 
     /// Checks that just these transfers took place, once each.
-    pub(crate) fn ensure(&self, transfers: &[&str]) {
+    pub(crate) fn ensure<T: AsRef<str>>(&self, transfers: &[T]) {
         let ledger = self.server.psql("SELECT transfer FROM ledger ORDER BY 1").unwrap();
-        let mut expected = transfers.to_vec();
+        let mut expected: Vec<&str> = transfers.iter().map(AsRef::as_ref).collect();
         expected.sort_unstable();
         assert_eq!(ledger.lines().collect::<Vec<_>>(), expected, "the ledger");
         let moved = 5 * transfers.len();
@@ -64,6 +64,12 @@ pub(crate) fn operation(name: &str) -> Operation {
 /// A transfer whose claim lapses soon once its owner was killed.
 pub(crate) fn short_lived(name: &str) -> Operation {
     leased(name, Duration::from_millis(400))
+}
+
+/// The same under any rule for lapsed claims.
+pub(crate) fn short_lived_under(rule: OnLapsed, name: &str) -> Operation {
+    let policy = short_lived(name).policy().with_on_lapsed(rule);
+    short_lived(name).with_policy(policy)
 }
 
 fn leased(name: &str, lease: Duration) -> Operation {

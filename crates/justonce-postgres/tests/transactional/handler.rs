@@ -80,7 +80,7 @@ async fn whatever_fails_is_rolled_back() {
         )
     };
     assert!(panics.await.unwrap_err().is_panic());
-    bank.ensure(&[]);
+    bank.ensure::<&str>(&[]);
     // The connections are as good as new.
     for name in ["a", "b", "c", "d", "e"] {
         assert_eq!(until_done(&store, name).await, Ran::Executed(receipt(name)));
@@ -122,6 +122,32 @@ async fn a_dropped_or_kept_transaction_is_rolled_back() {
     bank.ensure(&["dropped"]);
 }
 
+/// The only connection is busy with what a handler asked for that nobody waits for any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_of_a_dropped_handler_keeps_nobody_waiting() {
+    let bank = Bank::open();
+    let builder = PostgresStore::builder(bank.server.url()).transactions(1);
+    let store = builder.open().await.unwrap();
+    let engine = Engine::new(store.clone());
+    let asks = async |tx: Tx, context: Context| {
+        transfer(&tx, &context).await?;
+        tx.execute("SELECT pg_sleep(600)", &[]).await?;
+        Ok(receipt("slow"))
+    };
+    let never_ends = {
+        let (store, engine) = (store.clone(), engine.clone());
+        tokio::spawn(async move { store.transactional(&engine, &operation("slow"), asks).await })
+    };
+    let at_work = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    while bank.server.psql(at_work).unwrap() == "0" {}
+    never_ends.abort();
+    assert!(never_ends.await.unwrap_err().is_cancelled());
+    let next = tokio::time::timeout(Duration::from_secs(20), until_done(&store, "slow")).await;
+    assert_eq!(next.expect("it waits for the sleeper"), Ran::Executed(receipt("slow")));
+    bank.ensure(&["slow"]);
+    assert_eq!(bank.server.psql(at_work).unwrap(), "0");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_owner_commits_nothing() {
     let bank = Bank::open();
@@ -139,7 +165,7 @@ async fn a_stale_owner_commits_nothing() {
     };
     let ran = store.transactional(&engine, &operation("slow"), takes_too_long).await.unwrap();
     assert_eq!(ran, Ran::Superseded(None));
-    bank.ensure(&[]);
+    bank.ensure::<&str>(&[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

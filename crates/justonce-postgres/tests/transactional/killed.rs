@@ -3,24 +3,26 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use justonce_core::Engine;
 use justonce_core::engine::Context;
+use justonce_core::{Engine, OnLapsed, Ran};
 use justonce_postgres::tx::Tx;
 
-use crate::bank::{Bank, short_lived, store_at, transfer, until_receipt};
+use crate::bank::{Bank, short_lived_under, store_at, transfer, until_receipt};
 use crate::proxy::{Proxy, Stop};
 
 /// Says to a worker where to work, which transfer to do, and where to stop.
 const WORKER_ENV: &str = "JUSTONCE_TRANSFER_WORKER";
 
+const RULES: [OnLapsed; 3] = [OnLapsed::Rerun, OnLapsed::Resume, OnLapsed::Hold];
+
 /// Kills itself with its handle, so that no failed test leaves one behind.
 struct Worker(Child);
 
 impl Worker {
-    fn start(url: &str, name: &str, stop: &str) -> Self {
+    fn start(url: &str, name: &str, stop: &str, rule: OnLapsed) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "killed::the_worker_transfers", "--nocapture"])
-            .env(WORKER_ENV, format!("{url} {name} {stop}"))
+            .env(WORKER_ENV, format!("{url} {name} {stop} {rule:?}"))
             .stdout(Stdio::piped())
             .spawn();
         Self(child.unwrap())
@@ -51,15 +53,16 @@ impl Drop for Worker {
 async fn the_worker_transfers() {
     if let Ok(task) = std::env::var(WORKER_ENV) {
         let words: Vec<&str> = task.split(' ').collect();
-        let [url, name, stop] = words.as_slice() else { panic!("{task}") };
-        return work(url, name, stop).await;
+        let [url, name, stop, rule] = words.as_slice() else { panic!("{task}") };
+        let rule = RULES.into_iter().find(|known| format!("{known:?}") == *rule).unwrap();
+        return work(url, name, stop, rule).await;
     }
     let bank = Bank::open();
-    work(&bank.server.url(), "a", "nowhere").await;
+    work(&bank.server.url(), "a", "nowhere", OnLapsed::Rerun).await;
     bank.ensure(&["a"]);
 }
 
-async fn work(url: &str, name: &str, stop: &str) {
+async fn work(url: &str, name: &str, stop: &str, rule: OnLapsed) {
     let store = store_at(url).await;
     let engine = Engine::new(store.clone());
     let handler = async |tx: Tx, context: Context| {
@@ -68,7 +71,15 @@ async fn work(url: &str, name: &str, stop: &str) {
         here(stop, "written").await;
         Ok(outcome)
     };
-    let ran = store.transactional(&engine, &short_lived(name), handler).await;
+    if stop == "elsewhere" {
+        let handler = async |context: Context| {
+            here(stop, "elsewhere").await;
+            store.outcome_with(context, handler).await
+        };
+        engine.run(&short_lived_under(rule, name), handler).await.unwrap();
+        return;
+    }
+    let ran = store.transactional(&engine, &short_lived_under(rule, name), handler).await;
     here(stop, "done").await;
     assert!(ran.unwrap().outcome().is_some());
 }
@@ -81,26 +92,54 @@ async fn here(stop: &str, point: &str) {
     }
 }
 
+/// Whatever the policy says, the next caller runs what was not committed: under `hold` too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_process_leaves_all_or_nothing() {
     let bank = Bank::open();
     let store = bank.store().await;
-    let mut done = Vec::new();
-    for point in ["claimed", "written", "done"] {
-        let mut worker = Worker::start(&bank.server.url(), point, point);
-        tokio::task::block_in_place(|| worker.reaches(point));
-        worker.kill();
-        until_receipt(&store, &short_lived(point)).await;
-        done.push(point);
-        bank.ensure(&done);
-    }
     let proxy = Proxy::before(bank.server.port()).await;
-    for (name, stop) in [("asked", Stop::BeforeServer), ("committed", Stop::BeforeClient)] {
-        let stopped = proxy.stop_next(stop);
-        let mut worker = Worker::start(&proxy.url(), name, "nowhere");
-        stopped.meanwhile(|| worker.kill()).await;
-        until_receipt(&store, &short_lived(name)).await;
-        done.push(name);
-        bank.ensure(&done);
+    let mut done = Vec::new();
+    for rule in RULES {
+        for point in ["claimed", "written", "done"] {
+            let name = format!("{rule:?}-{point}");
+            let mut worker = Worker::start(&bank.server.url(), &name, point, rule);
+            tokio::task::block_in_place(|| worker.reaches(point));
+            worker.kill();
+            until_receipt(&store, &short_lived_under(rule, &name)).await;
+            done.push(name);
+            bank.ensure(&done);
+        }
+        for (point, stop) in [("asked", Stop::BeforeServer), ("committed", Stop::BeforeClient)] {
+            let name = format!("{rule:?}-{point}");
+            let stopped = proxy.stop_next(stop);
+            let mut worker = Worker::start(&proxy.url(), &name, "nowhere", rule);
+            stopped.meanwhile(|| worker.kill()).await;
+            until_receipt(&store, &short_lived_under(rule, &name)).await;
+            done.push(name);
+            bank.ensure(&done);
+        }
     }
+}
+
+/// With effects elsewhere nobody can tell, so the policy holds as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_process_with_effects_elsewhere_leaves_an_unknown_operation_under_hold() {
+    let bank = Bank::open();
+    let store = bank.store().await;
+    let engine = Engine::new(store.clone());
+    let operation = short_lived_under(OnLapsed::Hold, "elsewhere");
+    let mut worker = Worker::start(&bank.server.url(), "elsewhere", "elsewhere", OnLapsed::Hold);
+    tokio::task::block_in_place(|| worker.reaches("elsewhere"));
+    worker.kill();
+    let handler = async |context: Context| {
+        let writes = async |tx: Tx, context: Context| transfer(&tx, &context).await;
+        store.outcome_with(context, writes).await
+    };
+    let ran = engine.run(&operation, handler).await.unwrap();
+    assert!(matches!(ran, Ran::Unknown(_)), "{ran:?}");
+    // The other door finds the record of this one, and keeps the promise under which it was begun.
+    let handler = async |tx: Tx, context: Context| transfer(&tx, &context).await;
+    let ran = store.transactional(&engine, &operation, handler).await.unwrap();
+    assert!(matches!(ran, Ran::Unknown(_)), "{ran:?}");
+    bank.ensure::<&str>(&[]);
 }

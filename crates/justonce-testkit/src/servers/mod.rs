@@ -13,6 +13,7 @@
 
 mod authority;
 mod chosen;
+mod pgbouncer;
 mod port;
 mod postgres;
 mod postgres_template;
@@ -22,6 +23,7 @@ mod redis_cluster;
 mod redis_sentinel;
 
 pub use authority::{Authority, Certificate};
+pub use pgbouncer::{PgBouncer, PoolMode};
 pub use port::free_port;
 pub use postgres::{PostgresOptions, PostgresServer};
 pub use process::{Process, ServerError, program};
