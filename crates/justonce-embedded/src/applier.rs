@@ -132,16 +132,16 @@ pub(crate) struct Applier {
 
 impl Applier {
     /// Applies until no more comes. After an error the store has stopped; the log keeps what was
-    /// acknowledged.
-    pub(crate) fn run(mut self) {
+    /// acknowledged. Hands the list of files back, for when the engine is closed.
+    pub(crate) fn run(mut self) -> Option<Keeper> {
         while let Some(batches) = self.handover.next() {
             if let Err(error) = self.apply(batches) {
                 self.fail(&error);
-                return;
+                break;
             }
             self.keeper.iter_mut().for_each(Keeper::batch_applied);
         }
-        self.keeper.iter_mut().for_each(Keeper::closed);
+        self.keeper.take()
     }
 
     fn apply(&mut self, mut batches: Vec<WalBatch>) -> Result<(), String> {

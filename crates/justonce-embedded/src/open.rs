@@ -71,9 +71,21 @@ pub(crate) struct Inner {
     pub(crate) row_writer: Mutex<()>,
     /// What operators should know; it does not change while the store is open.
     pub(crate) warnings: Vec<HealthWarning>,
-    applier: Mutex<Option<JoinHandle<()>>>,
+    applier: Mutex<Option<JoinHandle<Option<Keeper>>>>,
     directory: PathBuf,
+    /// Behind the state, and with it the storage engine: what that makes until it has ended is
+    /// listed too.
+    closed: Closed,
     _lock: DirectoryLock,
+}
+
+/// Writes the list of files once the storage engine has ended.
+struct Closed(Option<Keeper>);
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        self.0.iter_mut().for_each(Keeper::refresh_if_possible);
+    }
 }
 
 /// The settings of an [`EmbeddedStore`].
@@ -225,6 +237,7 @@ impl EmbeddedBuilder {
             warnings,
             applier: Mutex::new(Some(applier)),
             directory: directory.clone(),
+            closed: Closed(None),
             _lock: lock,
         })))
     }
@@ -381,7 +394,7 @@ impl Drop for Inner {
         let applier = self.applier.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(applier) = applier {
             // One that panicked leaves its work to the log.
-            let _ = applier.join();
+            self.closed = Closed(applier.join().ok().flatten());
         }
     }
 }

@@ -210,13 +210,13 @@ impl Keeper {
     pub(crate) fn batch_applied(&mut self) {
         self.batches += 1;
         if self.batches >= REFRESH_BATCHES {
-            self.closed();
+            self.refresh_if_possible();
         }
     }
 
-    /// The engine takes no more. A list that cannot be written stays as it was: then the next
-    /// opening reads more.
-    pub(crate) fn closed(&mut self) {
+    /// Writes the list anew. One that cannot be written stays as it was: then the next opening
+    /// reads more.
+    pub(crate) fn refresh_if_possible(&mut self) {
         let _ = self.refresh();
         self.batches = 0;
     }

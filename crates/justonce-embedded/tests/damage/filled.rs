@@ -6,8 +6,8 @@ use std::sync::Arc;
 use justonce_core::engine::Context;
 use justonce_core::store::{ListQuery, Maintenance, Records};
 use justonce_core::{
-    Answer, Engine, Entry, Key, OnLapsed, Operation, Outcome, Owner, Policy, RecordId, Scope,
-    State, StateName, Step, StoreErrorKind, Token,
+    Answer, Engine, Entropy, Entry, Key, OnLapsed, Operation, Outcome, Owner, Policy, RecordId,
+    Scope, State, StateName, Step, StoreErrorKind, Token,
 };
 use justonce_embedded::{EmbeddedStore, RowName, RowWrites};
 
@@ -31,44 +31,47 @@ fn operation(key: &str) -> Operation {
     Operation::without_fingerprint(Scope::global(), Key::client(key).unwrap()).with_policy(policy)
 }
 
+/// The operations of a round, each with its outcome and its row, or with nothing if it is only
+/// begun.
+fn operations(round: u32) -> impl Iterator<Item = (Operation, Option<(Outcome, RowName)>)> {
+    let bytes = if round == ROUNDS { LARGE_BYTES } else { 300 };
+    (0..OPERATIONS).flat_map(move |number| {
+        let entropy = Entropy::seeded((round * 1000 + number).into());
+        let noise = (0..bytes / 8).flat_map(|_| entropy.next_u64().to_le_bytes()).collect();
+        let done =
+            [("small", b"done".to_vec()), ("large", noise)].map(|(size, body): (_, Vec<_>)| {
+                let key = format!("{size}-{round}-{number}");
+                let row = RowName::new("rooms", &key).unwrap();
+                (operation(&key), Some((Outcome::bytes(body), row)))
+            });
+        done.into_iter().chain([(operation(&format!("held-{round}-{number}")), None)])
+    })
+}
+
 impl Filled {
     /// Fills a store, and leaves it open.
     pub(crate) async fn new(directory: &Path) -> (Self, Arc<EmbeddedStore>) {
-        let mut filled = Self::default();
         for round in 0..ROUNDS {
-            filled.round(&EmbeddedStore::open(directory).unwrap().into(), round, 300).await;
+            fill(&EmbeddedStore::open(directory).unwrap().into(), round).await;
         }
         let store = Arc::new(EmbeddedStore::open(directory).unwrap());
-        filled.round(&store, ROUNDS, LARGE_BYTES).await;
-        (filled, store)
+        fill(&store, ROUNDS).await;
+        (Self::expected(), store)
     }
 
-    async fn round(&mut self, store: &Arc<EmbeddedStore>, round: u32, bytes: usize) {
-        let engine = Engine::builder_shared(store.clone()).build();
-        for number in 0..OPERATIONS {
-            let entropy = justonce_core::Entropy::seeded((round * 1000 + number).into());
-            let noise: Vec<u8> =
-                (0..bytes / 8).flat_map(|_| entropy.next_u64().to_le_bytes()).collect();
-            for (size, body) in [("small", b"done".to_vec()), ("large", noise)] {
-                let operation = operation(&format!("{size}-{round}-{number}"));
-                let row = RowName::new("rooms", format!("{size}-{round}-{number}")).unwrap();
-                let outcome = Outcome::bytes(body);
-                let handler = async |context: Context| {
-                    let write = |rows: &mut RowWrites<'_>| {
-                        rows.put(row.clone(), "taken");
-                        Ok(outcome.clone())
-                    };
-                    store.outcome_with(&context, write).await
-                };
-                engine.run(&operation, handler).await.unwrap();
-                self.outcomes.push((operation.id(), outcome));
-                self.rows.push(row);
+    /// What is in a store that was filled, here or in another process.
+    pub(crate) fn expected() -> Self {
+        let mut filled = Self::default();
+        for (operation, done) in (0..=ROUNDS).flat_map(operations) {
+            match done {
+                None => filled.unsettled.push(operation.id()),
+                Some((outcome, row)) => {
+                    filled.outcomes.push((operation.id(), outcome));
+                    filled.rows.push(row);
+                }
             }
-            let held = operation(&format!("held-{round}-{number}"));
-            let begin = Step::begin(&held, Owner::new("a"), Token(1));
-            assert!(matches!(store.apply(&begin).await.unwrap(), Answer::Claimed(_)));
-            self.unsettled.push(held.id());
         }
+        filled
     }
 
     /// Compares a store with what was acknowledged.
@@ -97,5 +100,24 @@ impl Filled {
             assert!(found.contains(id), "an unsettled operation is not listed: {what}");
         }
         assert_eq!(found.len(), self.unsettled.len(), "{what}");
+    }
+}
+
+async fn fill(store: &Arc<EmbeddedStore>, round: u32) {
+    let engine = Engine::builder_shared(store.clone()).build();
+    for (operation, done) in operations(round) {
+        let Some((outcome, row)) = done else {
+            let begin = Step::begin(&operation, Owner::new("a"), Token(1));
+            assert!(matches!(store.apply(&begin).await.unwrap(), Answer::Claimed(_)));
+            continue;
+        };
+        let handler = async |context: Context| {
+            let write = |rows: &mut RowWrites<'_>| {
+                rows.put(row.clone(), "taken");
+                Ok(outcome.clone())
+            };
+            store.outcome_with(&context, write).await
+        };
+        engine.run(&operation, handler).await.unwrap();
     }
 }

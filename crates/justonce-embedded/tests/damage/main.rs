@@ -12,12 +12,19 @@
 mod directory;
 mod filled;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use directory::{Damage, contents, damages, link};
 use filled::Filled;
 
 use justonce_embedded::EmbeddedStore;
+
+/// Names a directory, and makes this binary the process that fills it and is killed.
+const WORKER_ENV: &str = "JUSTONCE_DAMAGE_WORKER";
+/// What it says when it has filled the store.
+const FILLED: &str = "filled";
 
 /// Damages a store in one way after the other. Returns how many openings had everything, and how
 /// many refused.
@@ -67,12 +74,27 @@ async fn no_file_of_a_closed_store_can_be_lost_in_silence() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_file_of_a_killed_store_can_be_lost_in_silence() {
+    if let Ok(directory) = std::env::var(WORKER_ENV) {
+        let _open = Filled::new(directory.as_ref()).await;
+        println!("{FILLED}");
+        // Until it is killed.
+        let _ = std::io::stdin().read_line(&mut String::new());
+        return;
+    }
     let directory = tempfile::tempdir().unwrap();
-    let (original, killed) = (directory.path().join("original"), directory.path().join("killed"));
-    let (filled, open) = Filled::new(&original).await;
-    justonce_testkit::files::copy_directory(&original, &killed).unwrap();
-    drop(open);
-    let (opened, refused) = damage_all(&killed, &filled).await;
+    let killed = directory.path().join("killed");
+    let mut worker = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "no_file_of_a_killed_store_can_be_lost_in_silence", "--nocapture"])
+        .env(WORKER_ENV, &killed)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(worker.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with(FILLED)), "the worker has failed");
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let (opened, refused) = damage_all(&killed, &Filled::expected()).await;
     assert!(opened > 20 && refused > 60, "{opened} opened, {refused} refused");
 }
 
