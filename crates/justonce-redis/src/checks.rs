@@ -1,6 +1,6 @@
 //! Asking all servers, again and again, whether they can keep the promise.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -66,6 +66,8 @@ pub(crate) struct Servers {
     links: Mutex<HashMap<String, Arc<Link>>>,
     /// Who was there the last time, for when nobody can say who is.
     known: Mutex<Vec<Server>>,
+    /// Those that could not keep the promise when they were last asked.
+    unfit: Mutex<HashSet<String>>,
     /// How many keys each had evicted, and in which life.
     evicted: Mutex<HashMap<String, (String, u64)>>,
 }
@@ -79,16 +81,19 @@ pub(crate) struct Server {
 
 impl Servers {
     pub(crate) fn new(address: Address, fitness: Arc<Fitness>) -> Self {
-        let (links, known, evicted) = Default::default();
-        Self { address, fitness, links, known, evicted }
+        let (links, known, unfit, evicted) = Default::default();
+        Self { address, fitness, links, known, unfit, evicted }
     }
 
     /// Asks every server. One that cannot keep the promise refuses all steps at once; they are
-    /// accepted again when every primary has answered and no server refuses. A replica that does
-    /// not answer is asked when it has become a primary: nothing is sent to it before.
+    /// accepted again when every primary, and every server that was unfit, has said that it is fit
+    /// or is not there any more. Another replica that does not answer is asked when it has become
+    /// a primary: nothing is sent to it before.
     pub(crate) async fn check(&self) {
-        let (mut is_fit, mut all_answered) = (true, true);
+        let mut is_fit = true;
         let servers = self.servers().await;
+        let is_there = |place: &String| servers.iter().any(|server| server.place == *place);
+        lock(&self.unfit).retain(is_there);
         let mut asked: FuturesUnordered<_> = servers
             .iter()
             .map(|server| async move { (server, self.ask(&server.place).await) })
@@ -96,13 +101,17 @@ impl Servers {
         while let Some((server, said)) = asked.next().await {
             match said {
                 Ok(info) => {
-                    is_fit &= self.fitness.judge(&server.place, &info).is_ok();
+                    let judged = self.fitness.judge(&server.place, &info);
+                    match judged {
+                        Ok(()) => lock(&self.unfit).remove(&server.place),
+                        Err(_) => lock(&self.unfit).insert(server.place.clone()),
+                    };
                     self.count_evicted(&server.place, &info);
                 }
-                Err(_) => all_answered &= !server.is_primary,
+                Err(_) => is_fit &= !server.is_primary,
             }
         }
-        if is_fit && all_answered && !servers.is_empty() {
+        if is_fit && lock(&self.unfit).is_empty() && !servers.is_empty() {
             self.fitness.accept();
         }
     }

@@ -59,8 +59,8 @@ async fn fails_closed_and_recovers(store: &RedisStore, changed: &RedisServer, na
     run(store, &done, "done").await;
     let fence = crate::world::claim(store, &running).await.fence;
     set_policy(changed, "allkeys-lru");
-    assert_refused(store.ready().await);
     refused(store, name).await;
+    assert_refused(store.ready().await);
     assert_refused(begin(store, &done).await);
     assert_refused(store.get(&done.id()).await);
     assert_refused(complete(store, &running, fence, "late").await);
@@ -111,6 +111,11 @@ async fn a_connection_that_is_made_anew_is_checked_first() {
     let store = RedisStore::builder(server.url()).check_every(NEVER).open().await.unwrap();
     let done = held("done");
     run(&store, &done, "done").await;
+    // Whoever asks whether it is ready hears it at once.
+    set_policy(&server, "allkeys-lru");
+    assert_refused(store.ready().await);
+    set_policy(&server, "noeviction");
+    store.ready().await.unwrap();
     set_policy(&server, "allkeys-lru");
     server.cli(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
     refused(&store, "reconnected").await;
