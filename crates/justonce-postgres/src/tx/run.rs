@@ -35,9 +35,8 @@ impl PostgresStore {
     /// rolled back, and its failure is stored. To run in another isolation level, `SET TRANSACTION`
     /// first.
     ///
-    /// Where all effects are in the transaction, say `rerun`: what was rolled back had none. Under
-    /// `hold` an error that the handler raises with `?` makes the operation unknown, as with every
-    /// store, since this cannot see what the handler did elsewhere.
+    /// An error that the handler raises with `?` is a failure that may be tried again, since
+    /// nothing was committed.
     ///
     /// ```no_run
     /// # use justonce_core::{Engine, HandlerError, Operation, Outcome, Ran};
@@ -83,7 +82,8 @@ impl PostgresStore {
 
     /// The handler of [`PostgresStore::transactional`] by itself, for handlers that have effects
     /// elsewhere too: what is written with the [`Tx`] and the outcome are committed together, and
-    /// the operation's policy says what becomes of a lapsed claim. Return what this returns.
+    /// the operation's policy says what becomes of a lapsed claim. Return what this returns. Under
+    /// `hold` an error that the handler raises with `?` makes the operation unknown.
     ///
     /// # Errors
     ///
