@@ -14,6 +14,7 @@ mod cost;
 mod damage;
 mod faults;
 mod migrations;
+mod runtimes;
 mod stage;
 mod sweeping;
 #[cfg(feature = "tls")]

@@ -13,6 +13,7 @@ mod commands;
 mod conformance;
 mod contents;
 mod outages;
+mod runtimes;
 mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;
