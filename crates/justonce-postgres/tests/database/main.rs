@@ -19,6 +19,7 @@ mod growth;
 mod locked;
 mod migrations;
 mod plans;
+mod runtimes;
 mod stage;
 mod sweeping;
 #[cfg(feature = "tls")]

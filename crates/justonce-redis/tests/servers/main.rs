@@ -15,6 +15,7 @@ mod contents;
 mod eviction;
 mod outages;
 mod replicas;
+mod runtimes;
 mod sentinel;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,0 +1,56 @@
+//! A store that one runtime opened, and others use.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use justonce_core::store::{Observed, Seen};
+use justonce_core::{Engine, OnLapsed, Outcome, Ran};
+use justonce_redis::RedisStore;
+use justonce_testkit::servers::RedisServer;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::world::{LOST_AFTER, operation};
+
+const LEASE: Duration = Duration::from_millis(1200);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The connections were served by the runtime that opened them, and that one ends.
+#[test]
+fn leases_are_renewed_though_the_runtime_that_opened_the_store_ends() {
+    let opener = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = RedisServer::start().unwrap();
+    let open = async { RedisStore::builder(server.url()).open().await };
+    let store = opener.block_on(open).unwrap();
+    let (renewed, signal) = mpsc::channel();
+    let observer = move |seen: Seen<'_>| {
+        if seen.call == "renew" && seen.result.is_ok() {
+            // The test may have ended already; then nobody listens.
+            let _ = renewed.send(());
+        }
+    };
+    let engine = Engine::new(Observed::new(store, observer));
+    let first = operation("first", LEASE, OnLapsed::Hold);
+    let ran = opener.block_on(engine.run(&first, async |_| Ok(Outcome::empty())));
+    assert!(matches!(ran, Ok(Ran::Executed(_))));
+    let (started, running) = mpsc::channel();
+    let long = thread::spawn(move || {
+        let second = operation("second", LEASE, OnLapsed::Hold);
+        let run = engine.run(&second, async |_| {
+            started.send(()).unwrap();
+            let counted = tokio::task::spawn_blocking(move || {
+                // As many as four leases need.
+                (0..12).all(|_| signal.recv_timeout(LOST_AFTER).is_ok())
+            });
+            assert!(counted.await.unwrap(), "nobody renews it any more");
+            Ok(Outcome::bytes("done"))
+        });
+        runtime().block_on(run)
+    });
+    running.recv_timeout(LOST_AFTER).unwrap();
+    drop(opener);
+    assert_eq!(long.join().unwrap().unwrap(), Ran::Executed(Outcome::bytes("done")));
+}
