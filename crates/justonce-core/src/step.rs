@@ -132,6 +132,9 @@ pub enum Answer {
     Claimed(Claimed),
     /// To a begin or a peek: what became of the operation.
     Existing(Existing),
+    /// To a begin or an abandon: this very step made the operation unknown. Of all steps that find
+    /// it unknown one has this answer, so that it can be counted once.
+    Held(UnknownSince),
     /// To a peek: a begin could claim it.
     Claimable,
     /// To a write: it was applied, now or by an earlier try of the same write.
@@ -373,6 +376,7 @@ impl Answer {
             Self::Existing(Existing::Unknown(_)) => "unknown",
             Self::Existing(Existing::Mismatch) => "mismatch",
             Self::Existing(Existing::Expired(_)) => "expired",
+            Self::Held(_) => "held",
             Self::Claimable => "claimable",
             Self::Applied => "applied",
             Self::Renewed(_) => "renewed",

@@ -64,8 +64,7 @@ fn decide_begin(view: &View<'_>, begin: &Begin, now: Timestamp, fresh: Fence) ->
     match &record.state {
         State::InProgress(claim) if !claim.is_alive(now) => match lapsed(claim, record.attempt) {
             Lapsed::Hold(reason) => {
-                let answer = |unknown| Answer::Existing(Existing::Unknown(unknown));
-                hold(record, claim, reason, claim.lease_until, now, answer)
+                hold(record, claim, reason, claim.lease_until, now, Answer::Held)
             }
             Lapsed::Free => claim_again(record, begin, claim.handed_over(), now, fresh),
         },
@@ -364,7 +363,7 @@ fn renew(record: &Record, claim: &InProgress, now: Timestamp) -> Decision {
 fn abandon(record: &Record, claim: &InProgress, why: UnknownReason, now: Timestamp) -> Decision {
     if claim.policy.on_lapsed == OnLapsed::Hold {
         let since = claim.lease_until.min(now);
-        return hold(record, claim, why, since, now, |_| Answer::Applied);
+        return hold(record, claim, why, since, now, Answer::Held);
     }
     if !claim.is_alive(now) {
         return keep(Answer::Applied);

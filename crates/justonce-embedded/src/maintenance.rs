@@ -206,7 +206,7 @@ impl Sweep<'_> {
             self.inner.stepper().attempt(id, &Action::Sweep)?
             && done != SweepDone::Kept
         {
-            self.report.count(done);
+            self.report.count(id, done);
             self.left -= 1;
             self.unpaced += 1;
         }

@@ -56,7 +56,7 @@ pub use extract::Idempotent;
 pub use extract::NotProtected;
 pub use key::{BadKey, KeyFormat, KeyShape, KeySource, KeySyntax, parse_key};
 pub use layer::{Idempotency, IdempotencyBuilder};
-pub use meters::metered;
+pub use meters::{describe_metrics, metered};
 pub use pattern::{Pattern, PatternError};
 pub use problem::{Problem, ProblemCode};
 pub use routes::MatchedRoute;

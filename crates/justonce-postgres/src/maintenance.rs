@@ -8,6 +8,7 @@ use crate::error::damaged;
 use crate::numbers::timestamp;
 use crate::open::PostgresStore;
 use crate::read::{self, Part, count, needed};
+use crate::step::held_in;
 
 /// How many records one statement of a sweep changes at most: its locks are held for
 /// milliseconds.
@@ -57,11 +58,12 @@ impl Maintenance for PostgresStore {
             let asked = left.min(SWEPT_A_STATEMENT);
             let portion = i64::try_from(asked).unwrap_or(i64::MAX);
             let row = db.one(&db.sql.sweep, &[&db.now(), &None::<&[u8]>, &portion]).await?;
-            let before = done(&report);
+            let before = report.changed();
             report.removed += count(&row, "o_removed")?;
             report.buried += count(&row, "o_buried")?;
-            report.held += count(&row, "o_held")?;
-            let changed = usize::try_from(done(&report) - before).unwrap_or(usize::MAX);
+            let held = read::column::<Option<&str>>(&row, "o_unknown")?.unwrap_or_default();
+            report.held.extend(held_in(held).map(|(id, _)| id));
+            let changed = usize::try_from(report.changed() - before).unwrap_or(usize::MAX);
             left = left.saturating_sub(changed);
             if count(&row, "o_due")? < asked as u64 {
                 break;
@@ -105,10 +107,6 @@ impl PostgresStore {
         }
         Ok(())
     }
-}
-
-fn done(report: &SweepReport) -> u64 {
-    report.removed + report.buried + report.held
 }
 
 const WHOLE: f32 = 100.0;

@@ -28,7 +28,7 @@ use crate::schema::{InvalidSchema, Schema};
 const MIN_SERVER: i32 = 140_000;
 
 /// The steps, by number and name.
-const STEPS: [(i32, &str, &str); 9] = [
+const STEPS: [(i32, &str, &str); 10] = [
     (1, "records", include_str!("../migrations/0001_records.sql")),
     (2, "tools", include_str!("../migrations/0002_tools.sql")),
     (3, "begin", include_str!("../migrations/0003_begin.sql")),
@@ -38,6 +38,7 @@ const STEPS: [(i32, &str, &str); 9] = [
     (7, "first_checkpoint", include_str!("../migrations/0007_first_checkpoint.sql")),
     (8, "plain_statements", include_str!("../migrations/0008_plain_statements.sql")),
     (9, "expire", include_str!("../migrations/0009_expire.sql")),
+    (13, "held", include_str!("../migrations/0013_held.sql")),
 ];
 
 /// The schema itself. It is made only where it is not there: who may not make schemas can be given

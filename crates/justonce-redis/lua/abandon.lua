@@ -2,6 +2,7 @@
 --
 -- KEYS  record, index
 -- ARGV  moment, confirm, fence, reason
+-- gives, where this step made it unknown, {fence, since, reason, 'held'}
 local other, r = load()
 if other then
   return other
@@ -12,8 +13,9 @@ elseif r.state == 'U' then
 elseif r.state ~= 'P' then
   return refuse(r, 'abandon', 'settled')
 elseif r.on_lapsed == HOLD then
-  hold(r, ARGV[4], math.min(r.till, now))
-  return 'applied'
+  local since = math.min(r.till, now)
+  hold(r, ARGV[4], since)
+  return { r.fence, since, ARGV[4], 'held' }
 elseif now >= r.till then
   return same()
 end

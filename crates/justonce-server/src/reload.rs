@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 
 use crate::config::{self, Flags, Settings};
 use crate::gateway::Gateway;
+use crate::metrics::RELOADS;
 
 /// Editors write a file in several steps: this long after the last one it is read.
 const SETTLED: Duration = Duration::from_millis(200);
@@ -81,7 +82,7 @@ impl Reloader {
                 "refused"
             }
         };
-        counter!("justonce_reloads_total", "result" => result).increment(1);
+        counter!(RELOADS, "result" => result).increment(1);
     }
 }
 

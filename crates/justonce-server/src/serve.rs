@@ -20,7 +20,7 @@ use crate::gateway::Gateway;
 use crate::listen::{ListenLimits, Listener, ServerTls};
 use crate::proxy::{BreakerSettings, Proxy, ProxySettings, UpstreamAddress};
 use crate::reload::Reloader;
-use crate::{logs, resolutions, stores, upkeep};
+use crate::{logs, stores, upkeep};
 
 /// The bounds of the buckets of all durations, in seconds.
 const BUCKETS_S: &[f64] = &[
@@ -56,7 +56,7 @@ fn raise_open_files() {
 async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let mut ends = Ends::watch()?;
     let metrics = recorder()?;
-    resolutions::describe();
+    crate::metrics::describe();
     let engine = stores::engine(&settings).await?;
     let service = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
     let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone())?;

@@ -148,7 +148,7 @@ impl HeldClaim {
     pub(super) async fn settle(&mut self, action: Action) -> StoreResult<Settlement> {
         let step = Step::new(self.id(), action);
         let settlement = match self.inner.store.apply(&step).await? {
-            Answer::Applied => Settlement::Stored,
+            Answer::Applied | Answer::Held(_) => Settlement::Stored,
             Answer::Lost(lost) => Settlement::Lost(lost),
             other => return Err(unexpected(&step.action, &other)),
         };

@@ -273,26 +273,32 @@ impl Stats {
 }
 
 /// What a sweep did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
     /// Records and tombstones removed.
     pub removed: u64,
     /// Records that became tombstones.
     pub buried: u64,
-    /// Lapsed claims that became unknown.
-    pub held: u64,
+    /// The records of lapsed claims that became unknown by this sweep.
+    pub held: Vec<RecordId>,
     /// Whether more may be waiting.
     pub more: bool,
 }
 
 impl SweepReport {
+    /// How many records were changed.
+    #[must_use]
+    pub const fn changed(&self) -> u64 {
+        self.removed + self.buried + self.held.len() as u64
+    }
+
     /// Counts what happened to one record.
-    pub const fn count(&mut self, done: crate::step::SweepDone) {
+    pub fn count(&mut self, id: RecordId, done: crate::step::SweepDone) {
         match done {
             crate::step::SweepDone::Kept => {}
             crate::step::SweepDone::Removed => self.removed += 1,
             crate::step::SweepDone::Buried => self.buried += 1,
-            crate::step::SweepDone::Held => self.held += 1,
+            crate::step::SweepDone::Held => self.held.push(id),
         }
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use justonce::Engine;
+use justonce::{Clock, Engine, SystemClock, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,8 @@ pub(crate) struct Watched {
     pub(crate) engine: Engine,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) stopping: CancellationToken,
+    /// When the gateway started.
+    pub(crate) started: Timestamp,
 }
 
 /// Where operators connect, and what they must show.
@@ -65,7 +67,8 @@ impl Admin {
         let listener = TcpListener::bind(to.address)
             .await
             .with_context(|| format!("cannot listen on the admin address {}", to.address))?;
-        let watched = Arc::new(Watched { engine, metrics, stopping });
+        let started = SystemClock::new().now();
+        let watched = Arc::new(Watched { engine, metrics, stopping, started });
         let router = router(to).with_state(watched);
         Ok(Self { listener, router })
     }

@@ -12,6 +12,7 @@ use metrics::counter;
 use super::driver::RouteDriver;
 use crate::config::Settings;
 use crate::gateway::Stack;
+use crate::metrics::{COMPLETED, COMPLETER_RECORDS, COMPLETER_RESULTS, COMPLETER_ROUNDS};
 
 /// How many records of each route one round looks at.
 const PAGE: usize = 100;
@@ -37,7 +38,6 @@ impl Completers {
             self.stop();
             return Ok(());
         };
-        describe();
         let mut completer = Completer::new(engine, completer_settings(settings, lease / 3));
         let mut names = Vec::new();
         for route in routes {
@@ -75,26 +75,15 @@ const fn completer_settings(settings: &Settings, unchanged_for: Duration) -> Com
     }
 }
 
-/// Makes the series exist before the first operation, so that rates begin at zero.
-fn describe() {
-    for result in ["ended", "not_yet", "left", "trouble"] {
-        counter!("justonce_completer_operations_total", "result" => result).increment(0);
-    }
-}
-
 /// Counts and logs what a round did.
 fn tell(round: Round) {
     let troubles = round.troubles.len();
-    for (result, count) in [
-        ("ended", round.ended),
-        ("not_yet", round.not_yet),
-        ("left", round.left),
-        ("trouble", troubles),
-    ] {
-        counter!("justonce_completer_operations_total", "result" => result).increment(count as u64);
+    let counts = [round.ended, round.not_yet, round.left, troubles];
+    for (result, count) in COMPLETER_RESULTS.into_iter().zip(counts) {
+        counter!(COMPLETED, "result" => result).increment(count as u64);
     }
-    counter!("justonce_completer_records_total").increment(round.seen as u64);
-    counter!("justonce_completer_rounds_total").increment(1);
+    counter!(COMPLETER_RECORDS).increment(round.seen as u64);
+    counter!(COMPLETER_ROUNDS).increment(1);
     let Round { ended, not_yet, .. } = round;
     if ended + not_yet > 0 {
         tracing::info!(target: "justonce::completer", ended, not_yet, "operations were driven on");

@@ -16,6 +16,7 @@ mod completer;
 mod contract;
 mod crash;
 mod expire;
+mod metrics;
 mod process;
 mod reload;
 mod sagas;

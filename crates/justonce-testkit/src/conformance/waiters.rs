@@ -115,7 +115,7 @@ async fn end_lapsed<B: Backend>(
     match ending {
         Ending::HeldBySweep => {
             let report = stage.store.sweep(usize::MAX).await?;
-            ensure!(report.held == 1, "the sweep held no claim: {report:?}");
+            ensure!(report.held.len() == 1, "the sweep held no claim: {report:?}");
         }
         Ending::HeldByAStep => {
             stage.apply(operation, Action::Sweep).await?;

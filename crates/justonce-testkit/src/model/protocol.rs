@@ -209,7 +209,7 @@ impl Protocol {
         *world.workers.get_mut(worker)? = match (answer, said) {
             (None, _) => Phase::Saying(fence, said),
             (Some(Answer::Applied), Verdict::Complete) => Phase::Over(End::Stored),
-            (Some(Answer::Applied), _) => Phase::Away,
+            (Some(Answer::Applied | Answer::Held(_)), _) => Phase::Away,
             (Some(_), _) => Phase::Over(End::Lost),
         };
         Some(())

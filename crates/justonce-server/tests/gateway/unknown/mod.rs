@@ -4,6 +4,7 @@
 mod admin;
 mod callback;
 mod cli;
+mod counted;
 mod probe;
 mod races;
 pub(crate) mod stage;
