@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::client::{Call, pay};
-use crate::process::Gateway;
+use justonce_testkit::servers::RedisServer;
+
+use crate::client::{Call, pay, until};
+use crate::process::{Gateway, Home};
 use crate::stage::{BODY, started};
+use crate::upstream::Upstream;
 
 const REFERENCE: &str = include_str!("../../../../docs/metrics.md");
 
@@ -122,4 +125,33 @@ fn the_reference_lists_every_metric_and_no_other() {
         .filter(|(name, _)| name != "idempotency_cache_lookups_total")
         .collect();
     assert_eq!(documented, scraped);
+}
+
+#[test]
+fn what_only_a_store_that_is_away_knows_is_said_to_be_not_known() {
+    let server = RedisServer::start().unwrap();
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure_on(upstream.address(), &server.url(), "");
+    let gateway = home.start();
+    let mut call = Call::pay(gateway.address, "a", BODY);
+    let mut connection = upstream.accept();
+    connection.read();
+    drop(connection);
+    assert_eq!(call.answer().status(), 502);
+    let known = scrape(&gateway);
+    assert!(known.contains("\nidempotency_store_up 1\n"), "{known}");
+    assert!(known.contains("\nidempotency_unknown_waiting 1\n"), "{known}");
+    server.kill();
+    let away = scrape(&gateway);
+    assert!(away.contains("\nidempotency_store_up 0\n"), "{away}");
+    for name in ["unknown_waiting", "unknown_oldest", "store_records", "store_bytes"] {
+        assert!(!away.contains(&format!("idempotency_{name}")), "{name} is not known:\n{away}");
+    }
+    let said = gateway.log_up_to("are not known");
+    let wrong: Vec<_> =
+        said.iter().filter(|line| line.contains("no unknown operations")).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    server.restart().unwrap();
+    let back = || scrape(&gateway);
+    until("the store", back, |text| text.contains("\nidempotency_store_up 1\n"));
 }
