@@ -264,10 +264,10 @@ fn says_the_same(record: &Record, action: &Action) -> bool {
             let released = waiting.policy.on_failure == OnFailure::Release;
             failure.kind == FailureKind::Passing && (released || waiting.failure == failure.outcome)
         }
-        (State::Failed(Failed::Waiting(waiting)), Action::Release(_)) => is_free(record, waiting),
+        (State::Failed(Failed::Waiting(waiting)), Action::Release(_)) => record.is_free(waiting),
         (state, Action::Resolve(_, resolve)) => match (state, &resolve.resolution) {
             (State::Failed(Failed::Waiting(waiting)), Resolution::Release) => {
-                is_free(record, waiting)
+                record.is_free(waiting)
             }
             (State::Completed(settled), Resolution::Complete(outcome))
             | (State::Failed(Failed::Final(settled)), Resolution::Fail(outcome)) => {
@@ -277,11 +277,6 @@ fn says_the_same(record: &Record, action: &Action) -> bool {
         },
         _ => false,
     }
-}
-
-/// Whether this is what a release leaves behind: no back-off, and nothing to say.
-fn is_free(record: &Record, waiting: &Waiting) -> bool {
-    waiting.retry_at == record.changed_at && waiting.failure == Outcome::empty()
 }
 
 /// Complete, fail and release by the owner.

@@ -236,6 +236,8 @@ fn time_only_leads_towards_unknown_and_away_from_outcomes() {
         ("completed", "tombstone"),
         ("failed", "absent"),
         ("failed", "tombstone"),
+        ("released", "absent"),
+        ("released", "tombstone"),
         ("tombstone", "absent"),
     ]);
     assert_eq!(by_time, expected);

@@ -1,7 +1,8 @@
 //! Looking into, counting and cleaning PostgreSQL.
 
+use justonce_core::codec::encode_outcome;
 use justonce_core::store::{Cursor, ListQuery, Maintenance, Page, Stats, SweepReport};
-use justonce_core::{RecordId, StateName, StoreError, StoreErrorKind, StoreResult};
+use justonce_core::{Outcome, RecordId, StateName, StoreError, StoreErrorKind, StoreResult};
 use tokio_postgres::Row;
 
 use crate::error::damaged;
@@ -24,7 +25,8 @@ impl Maintenance for PostgresStore {
         let after = query.after.map(|Cursor(id)| *id.as_bytes());
         let after: &[u8] = after.as_ref().map_or(&[], |id| id.as_slice());
         let state = query.state.map_or("", StateName::as_str);
-        let rows = db.rows(&db.sql.list, &[&after, &state, &db.now(), &LOOKED_AT]).await?;
+        let empty = encode_outcome(&Outcome::empty());
+        let rows = db.rows(&db.sql.list, &[&after, &state, &db.now(), &LOOKED_AT, &empty]).await?;
         page(query, &rows)
     }
 
@@ -33,7 +35,8 @@ impl Maintenance for PostgresStore {
         let size = db.one(&db.sql.size, &[]).await?;
         let bytes = count(&size, "bytes")?;
         let percent = sampled_percent(bytes);
-        let rows = db.rows(&db.sql.stats, &[&percent]).await?;
+        let empty = encode_outcome(&Outcome::empty());
+        let rows = db.rows(&db.sql.stats, &[&percent, &empty]).await?;
         let mut stats = Stats::default();
         for row in &rows {
             let name: &str = needed(row, "state")?;

@@ -199,6 +199,8 @@ pub struct Stats {
     pub completed: StateStats,
     /// Failures.
     pub failed: StateStats,
+    /// What was released after earlier attempts, or by a resolution.
+    pub released: StateStats,
     /// Unknown outcomes.
     pub unknown: StateStats,
     /// Tombstones.
@@ -223,6 +225,7 @@ impl Stats {
             StateName::InProgress => Some(&self.in_progress),
             StateName::Completed => Some(&self.completed),
             StateName::Failed => Some(&self.failed),
+            StateName::Released => Some(&self.released),
             StateName::Unknown => Some(&self.unknown),
             StateName::Tombstone => Some(&self.tombstone),
         }
@@ -235,6 +238,7 @@ impl Stats {
             StateName::InProgress => Some(&mut self.in_progress),
             StateName::Completed => Some(&mut self.completed),
             StateName::Failed => Some(&mut self.failed),
+            StateName::Released => Some(&mut self.released),
             StateName::Unknown => Some(&mut self.unknown),
             StateName::Tombstone => Some(&mut self.tombstone),
         }

@@ -27,6 +27,9 @@ const MAX_LOOKS: usize = 20;
 /// The most stuck sagas whose last try is remembered; more are tried again too early.
 const MAX_REMEMBERED: usize = 10_000;
 
+/// The states in which an operation may wait to be driven on.
+const STATES: [StateName; 3] = [StateName::InProgress, StateName::Failed, StateName::Released];
+
 /// Finds operations and sagas whose owner died, or whose retry is due, and drives them on. Any
 /// number of them may work on one store: the claims see to it that nothing is done twice.
 ///
@@ -118,7 +121,7 @@ impl Completer {
             *to = *from;
         }
         let place = Some(Cursor(RecordId::from_bytes(start)));
-        let places = [StateName::InProgress, StateName::Failed].map(|state| (state, place));
+        let places = STATES.map(|state| (state, place));
         let places = Mutex::new(HashMap::from(places));
         self.kinds.push(Kind { driver: Arc::new(driver), scope, places });
         Ok(self)
@@ -171,8 +174,8 @@ impl Completer {
         let mut round = Round::default();
         let mut found = Vec::new();
         for kind in &self.kinds {
-            for state in [StateName::InProgress, StateName::Failed] {
-                if state == StateName::Failed && !kind.driver.retries() {
+            for state in STATES {
+                if state != StateName::InProgress && !kind.driver.retries() {
                     continue;
                 }
                 match self.look(kind, state, &mut round).await {

@@ -148,8 +148,7 @@ fn what_only_a_store_that_is_away_knows_is_said_to_be_not_known() {
         assert!(!away.contains(&format!("idempotency_{name}")), "{name} is not known:\n{away}");
     }
     let said = gateway.log_up_to("are not known");
-    let wrong: Vec<_> =
-        said.iter().filter(|line| line.contains("no unknown operations")).collect();
+    let wrong: Vec<_> = said.iter().filter(|line| line.contains("no unknown operations")).collect();
     assert!(wrong.is_empty(), "{wrong:?}");
     server.restart().unwrap();
     let back = || scrape(&gateway);

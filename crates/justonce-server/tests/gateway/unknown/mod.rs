@@ -7,4 +7,5 @@ mod cli;
 mod counted;
 mod probe;
 mod races;
+mod released;
 pub(crate) mod stage;
