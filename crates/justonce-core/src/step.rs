@@ -41,7 +41,7 @@ pub enum Action {
     /// Save a recovery point.
     Checkpoint(Fence, Checkpoint),
     /// Stop without knowing whether it took effect.
-    Abandon(Fence, UnknownReason),
+    Abandon(Fence, Abandonment),
     /// Say what became of an unknown operation.
     Resolve(Fence, Box<Resolve>),
     /// End the retention of an operation that has ended: now, instead of when it is over.
@@ -69,6 +69,21 @@ pub struct Begin {
     pub token: Token,
     /// The recovery point that a claim starts with if none is handed over to it.
     pub checkpoint: Option<Checkpoint>,
+}
+
+/// Why an owner stops without knowing whether its operation took effect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Abandonment {
+    /// Why.
+    pub reason: UnknownReason,
+    /// What the owner saw, for operators: kept in the timeline.
+    pub cause: Option<Why>,
+}
+
+impl From<UnknownReason> for Abandonment {
+    fn from(reason: UnknownReason) -> Self {
+        Self { reason, cause: None }
+    }
 }
 
 /// What a handler that failed has to say.

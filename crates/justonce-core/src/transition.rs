@@ -16,8 +16,8 @@ use crate::record::{
     Waiting, handed_over,
 };
 use crate::step::{
-    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost, Replay,
-    Resolution, Resolve, SweepDone, UnknownSince,
+    Abandonment, Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind,
+    Lost, Replay, Resolution, Resolve, SweepDone, UnknownSince,
 };
 use crate::timeline::{HowResolved, Note, NoteKind};
 use crate::view::{Lapsed, View, is_held, lapsed, view};
@@ -224,9 +224,7 @@ fn decide_write(view: &View<'_>, action: &Action, now: Timestamp) -> Decision {
             let kind = NoteKind::Checkpointed(Arc::from(point.name()));
             put(record, State::InProgress(claim), now, Some(kind), true)
         }
-        (State::InProgress(claim), Action::Abandon(_, reason)) => {
-            abandon(record, claim, *reason, now)
-        }
+        (State::InProgress(claim), Action::Abandon(_, why)) => abandon(record, claim, why, now),
         (State::InProgress(claim), Action::Resolve(_, resolve))
             if is_held(claim, record.attempt, now) =>
         {
@@ -355,16 +353,19 @@ fn renew(record: &Record, claim: &InProgress, now: Timestamp) -> Decision {
     Decision { answer, ..put(record, state, now, None, false) }
 }
 
-fn abandon(record: &Record, claim: &InProgress, why: UnknownReason, now: Timestamp) -> Decision {
+fn abandon(record: &Record, claim: &InProgress, why: &Abandonment, now: Timestamp) -> Decision {
+    let Abandonment { reason, cause } = why.clone();
     if claim.policy.on_lapsed == OnLapsed::Hold {
         let since = claim.lease_until.min(now);
-        return hold(record, claim, why, since, now, Answer::Held);
+        let held = hold(record, claim, reason, since, now, Answer::Held);
+        let kind = NoteKind::held(reason, cause);
+        return Decision { note: Some(Note { at: now, fence: record.fence, kind }), ..held };
     }
     if !claim.is_alive(now) {
         return keep(Answer::Applied);
     }
     let state = State::InProgress(InProgress { lease_until: now, ..claim.clone() });
-    put(record, state, now, Some(NoteKind::GivenUp(why)), false)
+    put(record, state, now, Some(NoteKind::given_up(reason, cause)), false)
 }
 
 fn resolve_unknown(

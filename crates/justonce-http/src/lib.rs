@@ -25,6 +25,7 @@ mod again;
 mod asked;
 mod body;
 mod capture;
+mod cause;
 mod detach;
 mod execute;
 mod extract;
@@ -51,6 +52,7 @@ mod well_known;
 
 pub use again::{Resent, ResentBody, can_resend};
 pub use body::{BoxError, RequestBody, ResponseBody};
+pub use cause::{AnsweredBy, Cause, Instance};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]
 pub use extract::NotProtected;

@@ -192,6 +192,16 @@ impl Observer for Calls {
         // Operations that are no requests have no route: sagas, for example.
         let route = told.scope.as_ref().and_then(|scope| scope.part("route"));
         unknown(route.as_deref().unwrap_or_default(), told.reason).increment(1);
+        tracing::warn!(
+            target: "justonce::unknown",
+            route = route.as_deref(),
+            record = %told.id,
+            key = told.key.as_ref().map(tracing::field::debug),
+            owner = told.owner.as_ref().map(|owner| owner.as_str()),
+            reason = told.reason.as_str(),
+            cause = told.cause.as_ref().map(|cause| cause.as_str()),
+            "an operation is unknown"
+        );
     }
 }
 

@@ -139,7 +139,7 @@ struct Write {
     passing: Option<bool>,
     jitter: Option<i64>,
     point: Option<(Vec<u8>, Vec<u8>, i64, String)>,
-    reason: Option<&'static str>,
+    reason: Option<String>,
     resolution: Option<&'static str>,
     resolved_words: Option<String>,
 }
@@ -159,7 +159,10 @@ impl Write {
                 let point = Some((name, data, number, escaped(point.name())));
                 Self { point, ..Self::default() }
             }
-            Action::Abandon(_, reason) => Self { reason: Some(reason.as_str()), ..Self::default() },
+            Action::Abandon(_, why) => {
+                let words = words_of(&NoteKind::held(why.reason, why.cause.clone()));
+                Self { reason: Some(words), ..Self::default() }
+            }
             Action::Resolve(_, resolve) => Self::of_resolve(resolve),
             _ => Self::default(),
         }
@@ -211,8 +214,8 @@ async fn write(db: &Db, step: &Step) -> StoreResult<Answer> {
     let answer = written(name, needed(&row, "o_answer")?, read::column(&row, "o_left")?)?;
     let held = read::column::<Option<&str>>(&row, "o_held")?.unwrap_or_default();
     Ok(match (&step.action, held_since(held, &step.id)) {
-        (Action::Abandon(fence, reason), Some(since)) => {
-            let (fence, reason) = (*fence, *reason);
+        (Action::Abandon(fence, why), Some(since)) => {
+            let (fence, reason) = (*fence, why.reason);
             Answer::Held(UnknownSince { fence, since, reason })
         }
         _ => answer,

@@ -82,8 +82,8 @@ local function own_fence(r)
 end
 
 -- Nobody can tell what became of it. What time did, it did when the lease lapsed.
-local function hold(r, reason, since)
+local function hold(r, reason, since, cause)
   r.state, r.reply, r.changed, r.till, r.also = 'U', reason, since, 0, 0
-  note(r, own_fence(r), 'held', reason)
+  note(r, own_fence(r), 'held', reason, cause)
   store_ended(r)
 end

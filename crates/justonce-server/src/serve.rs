@@ -80,6 +80,12 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
         stop.clone().cancelled_owned(),
         settings.grace,
     ));
+    info!(
+        owner = engine.owner().as_str(),
+        host = host(),
+        pid = std::process::id(),
+        "an engine starts"
+    );
     info!(upstreams = ?settings.upstreams, store = %settings.store, "the gateway runs");
     tokio::select! {
         name = ends.wait() => info!(signal = name, "stopping"),
@@ -161,6 +167,12 @@ fn listener(settings: &Settings) -> anyhow::Result<Listener> {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
 fn percent(share: f64) -> u32 {
     (share.clamp(0.0, 1.0) * 100.0).round() as u32
+}
+
+/// The name of the machine, or of the container.
+fn host() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned())
 }
 
 const fn scheme(settings: &Settings) -> &'static str {

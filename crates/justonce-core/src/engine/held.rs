@@ -127,7 +127,7 @@ impl HeldClaim {
     ///
     /// If the store fails. The claim is still held then, and the call may be repeated.
     pub async fn abandon(&mut self, reason: UnknownReason) -> StoreResult<Settlement> {
-        self.settle(Action::Abandon(self.fence(), reason)).await
+        self.settle(Action::Abandon(self.fence(), reason.into())).await
     }
 
     /// Saves a recovery point.
@@ -145,7 +145,8 @@ impl HeldClaim {
     }
 
     /// Takes a step that ends the claim.
-    pub(super) async fn settle(&mut self, action: Action) -> StoreResult<Settlement> {
+    pub(super) async fn settle(&mut self, mut action: Action) -> StoreResult<Settlement> {
+        self.active.explain(&mut action);
         let step = Step::new(self.id(), action);
         let settlement = match self.inner.store.apply(&step).await? {
             Answer::Applied | Answer::Held(_) => Settlement::Stored,
@@ -172,7 +173,8 @@ impl Drop for HeldClaim {
         // Without a runtime there is nobody to say it; the lease will lapse.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let inner = Arc::clone(&self.inner);
-            let action = Action::Abandon(self.fence(), UnknownReason::Dropped);
+            let mut action = Action::Abandon(self.fence(), UnknownReason::Dropped.into());
+            self.active.explain(&mut action);
             let step = Step::new(self.id(), action);
             // One try is enough: if it fails, the lease lapses and says the same.
             runtime.spawn(async move { inner.store.apply(&step).await });

@@ -36,7 +36,7 @@ mod wait;
 
 pub use begin::Begun;
 pub use builder::{Engine, EngineBuilder, Limits, Load};
-pub use context::{Context, SaveError};
+pub use context::{Context, Explainer, SaveError};
 pub use held::{HeldClaim, Settlement};
 pub use look::Looked;
 pub use probe::{Probe, ProbeEnd, ProbeReport, Probed, Prober, ProberSettings, Unresolved};

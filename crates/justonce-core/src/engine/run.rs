@@ -166,7 +166,7 @@ impl Engine {
 }
 
 fn abandoned(fence: Fence, reason: UnknownReason) -> (Action, Said) {
-    (Action::Abandon(fence, reason), Said::Nothing(Ran::Abandoned(reason)))
+    (Action::Abandon(fence, reason.into()), Said::Nothing(Ran::Abandoned(reason)))
 }
 
 /// What the handler said, for the caller to hear once it is stored.

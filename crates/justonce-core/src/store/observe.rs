@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::record::{Entry, RecordId, State, UnknownReason};
 use crate::scope::Scope;
 use crate::step::{Action, Answer, Step, SweepDone};
-use crate::timeline::NoteKind;
+use crate::timeline::Why;
 
 /// One store call, after it ended.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,8 @@ pub struct BecameUnknown {
     pub key: Option<Key>,
     /// Who held the claim.
     pub owner: Option<Owner>,
+    /// What the owner saw.
+    pub cause: Option<Why>,
 }
 
 /// Somebody who wants to know about store calls. Called on the hot path: be quick.
@@ -106,7 +108,7 @@ impl<S> Observed<S> {
 
 impl BecameUnknown {
     const fn of(id: RecordId, reason: UnknownReason) -> Self {
-        Self { id, reason, scope: None, key: None, owner: None }
+        Self { id, reason, scope: None, key: None, owner: None, cause: None }
     }
 
     /// Whether this very step made an operation unknown.
@@ -131,11 +133,10 @@ impl BecameUnknown {
         let Entry::Record(record) = &stored.entry else { return };
         self.scope = Some(record.subject.scope.clone());
         self.key = Some(record.subject.key.clone());
-        let held = stored.timeline.notes().iter().rev().find_map(|note| match &note.kind {
-            NoteKind::Held(reason) => Some(*reason),
-            _ => None,
-        });
-        self.reason = held.unwrap_or(self.reason);
+        let mut notes = stored.timeline.notes().iter().rev();
+        if let Some((reason, cause)) = notes.find_map(|note| note.kind.unknown_because()) {
+            (self.reason, self.cause) = (reason, cause.cloned());
+        }
         if let State::Unknown(unknown) = &record.state {
             self.owner = Some(unknown.owner.clone());
         }

@@ -72,7 +72,7 @@ impl Protocol {
             Verdict::FailForNow => Action::Fail(fence, failure(FailureKind::Passing)),
             Verdict::FailForGood => Action::Fail(fence, failure(FailureKind::Permanent)),
             Verdict::Release => Action::Release(fence),
-            Verdict::Abandon => Action::Abandon(fence, UnknownReason::Reported),
+            Verdict::Abandon => Action::Abandon(fence, UnknownReason::Reported.into()),
         }
     }
 

@@ -103,7 +103,7 @@ fn released_and_refused_in_words_and_codes() {
         &["complete", id, "--fence", &fence, "--why", "w", "--status", "200", "--by", "bob"],
     );
     let (code, error) = complaint(&twice);
-    assert!(code == 3 && error.contains("not-unknown") && error.contains("failed"), "{error}");
+    assert!(code == 3 && error.contains("not-unknown") && error.contains("released"), "{error}");
     let (code, error) = complaint(&keys(&admin, &["show", "0000000000"]));
     assert!(code == 3 && error.contains("record-not-found"), "{code} {error}");
     let (code, error) = complaint(&keys(&admin, &["list", "--state", "odd"]));

@@ -104,7 +104,7 @@ fn what_the_owner_reports_is_counted_with_its_reason() {
         let mut call = Call::pay(stage.gateway.address, "answered", BODY);
         let mut connection = stage.upstream.accept();
         connection.read();
-        connection.answer("500 Internal Server Error", &[], b"{}");
+        connection.answer("500 Internal Server Error", &[("connection", "close")], b"{}");
         assert_eq!(call.answer().status(), 500);
         assert_eq!(counted(&[&stage.gateway]), only("reported", 2), "{}", server.name());
         // Duplicates find them so, and are not counted again.

@@ -3,6 +3,7 @@
 
 mod admin;
 mod callback;
+mod cause;
 mod cli;
 mod counted;
 mod probe;
