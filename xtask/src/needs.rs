@@ -116,6 +116,12 @@ pub(crate) const NEEDS: &[Need] = &[
         install: Install::Apt("util-linux"),
     },
     Need {
+        name: "promtool",
+        why: "it checks the names and types of the gateway's metrics",
+        probe: &["promtool", "--version"],
+        install: Install::Apt("prometheus"),
+    },
+    Need {
         name: "nginx",
         why: "the benchmark compares the gateway with it",
         probe: &["nginx", "-v"],

@@ -79,8 +79,8 @@ pub use record::{
 };
 pub use scope::{MAX_PART_NAME_BYTES, MAX_SCOPE_BYTES, Scope, ScopeBuilder, ScopeError};
 pub use step::{
-    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost, Replay,
-    Resolution, Resolve, Step, SweepDone, UnknownSince,
+    Abandonment, Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind,
+    Lost, Replay, Resolution, Resolve, Step, SweepDone, UnknownSince,
 };
 pub use timeline::{
     HowResolved, MAX_NOTE_TEXT_BYTES, MAX_NOTES, Note, NoteKind, RefusedStep, Resolver, Timeline,

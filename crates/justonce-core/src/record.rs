@@ -252,6 +252,9 @@ pub enum StateName {
     Completed,
     /// [`State::Failed`].
     Failed,
+    /// [`State::Failed`] as a release leaves it: nothing went wrong, and the next begin claims at
+    /// once. What was before is remembered.
+    Released,
     /// [`State::Unknown`].
     Unknown,
     /// [`Entry::Tombstone`].
@@ -260,11 +263,12 @@ pub enum StateName {
 
 impl StateName {
     /// All states in the order of the protocol.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Absent,
         Self::InProgress,
         Self::Completed,
         Self::Failed,
+        Self::Released,
         Self::Unknown,
         Self::Tombstone,
     ];
@@ -277,6 +281,7 @@ impl StateName {
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
             Self::Failed => "failed",
+            Self::Released => "released",
             Self::Unknown => "unknown",
             Self::Tombstone => "tombstone",
         }
@@ -298,9 +303,9 @@ impl fmt::Display for StateName {
 impl Entry {
     /// The state as it is stored, whatever the time.
     #[must_use]
-    pub const fn state_name(&self) -> StateName {
+    pub fn state_name(&self) -> StateName {
         match self {
-            Self::Record(record) => record.state.name(),
+            Self::Record(record) => record.state_name(),
             Self::Tombstone(_) => StateName::Tombstone,
         }
     }
@@ -339,16 +344,22 @@ impl Entry {
     }
 }
 
-impl State {
-    /// The name of the state.
+impl Record {
+    /// The name of the state as it is stored, whatever the time.
     #[must_use]
-    pub const fn name(&self) -> StateName {
-        match self {
-            Self::InProgress(_) => StateName::InProgress,
-            Self::Completed(_) => StateName::Completed,
-            Self::Failed(_) => StateName::Failed,
-            Self::Unknown(_) => StateName::Unknown,
+    pub fn state_name(&self) -> StateName {
+        match &self.state {
+            State::InProgress(_) => StateName::InProgress,
+            State::Completed(_) => StateName::Completed,
+            State::Failed(Failed::Waiting(waiting)) if self.is_free(waiting) => StateName::Released,
+            State::Failed(_) => StateName::Failed,
+            State::Unknown(_) => StateName::Unknown,
         }
+    }
+
+    /// Whether this is what a release leaves behind: no back-off, and nothing to say.
+    pub(crate) fn is_free(&self, waiting: &Waiting) -> bool {
+        waiting.retry_at == self.changed_at && waiting.failure == Outcome::empty()
     }
 }
 

@@ -53,7 +53,7 @@ pub enum Action {
     /// Save a recovery point.
     Checkpoint(Fence, Checkpoint),
     /// Stop without knowing whether it took effect.
-    Abandon(Fence, UnknownReason),
+    Abandon(Fence, Abandonment),
     /// Say what became of an unknown operation.
     Resolve(Fence, Box<Resolve>),
     /// End the retention of an operation that has ended: now, instead of when it is over.
@@ -81,6 +81,21 @@ pub struct Begin {
     pub token: Token,
     /// The recovery point that a claim starts with if none is handed over to it.
     pub checkpoint: Option<Checkpoint>,
+}
+
+/// Why an owner stops without knowing whether its operation took effect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Abandonment {
+    /// Why.
+    pub reason: UnknownReason,
+    /// What the owner saw, for operators: kept in the timeline.
+    pub cause: Option<Why>,
+}
+
+impl From<UnknownReason> for Abandonment {
+    fn from(reason: UnknownReason) -> Self {
+        Self { reason, cause: None }
+    }
 }
 
 /// What a handler that failed has to say.
@@ -144,6 +159,9 @@ pub enum Answer {
     Claimed(Claimed),
     /// To a begin or a peek: what became of the operation.
     Existing(Existing),
+    /// To a begin or an abandon: this very step made the operation unknown. Of all steps that find
+    /// it unknown one has this answer, so that it can be counted once.
+    Held(UnknownSince),
     /// To a peek: a begin could claim it.
     Claimable,
     /// To a write: it was applied, now or by an earlier try of the same write.
@@ -398,6 +416,7 @@ impl Answer {
             Self::Existing(Existing::Unknown(_)) => "unknown",
             Self::Existing(Existing::Mismatch) => "mismatch",
             Self::Existing(Existing::Expired(_)) => "expired",
+            Self::Held(_) => "held",
             Self::Claimable => "claimable",
             Self::Applied => "applied",
             Self::Renewed(_) => "renewed",

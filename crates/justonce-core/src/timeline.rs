@@ -49,8 +49,12 @@ pub enum NoteKind {
     FailedForGood,
     /// The owner gave up without knowing the outcome; the next begin takes over.
     GivenUp(UnknownReason),
+    /// The same, and what the owner saw.
+    GivenUpBecause(UnknownReason, Why),
     /// It became unknown.
     Held(UnknownReason),
+    /// The same, and what the owner saw.
+    HeldBecause(UnknownReason, Why),
     /// A write with an old fence was refused.
     Refused(RefusedStep),
     /// Somebody who knows resolved the unknown outcome.
@@ -60,6 +64,34 @@ pub enum NoteKind {
 }
 
 impl NoteKind {
+    /// That an operation became unknown.
+    #[must_use]
+    pub fn held(reason: UnknownReason, cause: Option<Why>) -> Self {
+        match cause {
+            None => Self::Held(reason),
+            Some(cause) => Self::HeldBecause(reason, cause),
+        }
+    }
+
+    /// That its owner gave an operation up.
+    #[must_use]
+    pub fn given_up(reason: UnknownReason, cause: Option<Why>) -> Self {
+        match cause {
+            None => Self::GivenUp(reason),
+            Some(cause) => Self::GivenUpBecause(reason, cause),
+        }
+    }
+
+    /// Why an operation became unknown, and what its owner saw, if this is the note of that.
+    #[must_use]
+    pub const fn unknown_because(&self) -> Option<(UnknownReason, Option<&Why>)> {
+        match self {
+            Self::Held(reason) => Some((*reason, None)),
+            Self::HeldBecause(reason, cause) => Some((*reason, Some(cause))),
+            _ => None,
+        }
+    }
+
     /// What happened, in one word of metrics, messages and the admin API.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
@@ -70,8 +102,8 @@ impl NoteKind {
             Self::Completed => "completed",
             Self::FailedForNow => "failed_for_now",
             Self::FailedForGood => "failed_for_good",
-            Self::GivenUp(_) => "given_up",
-            Self::Held(_) => "held",
+            Self::GivenUp(_) | Self::GivenUpBecause(..) => "given_up",
+            Self::Held(_) | Self::HeldBecause(..) => "held",
             Self::Refused(_) => "refused",
             Self::Resolved(..) => "resolved",
             Self::Released => "released",
@@ -212,7 +244,7 @@ impl Resolver {
     }
 }
 
-/// The reason given for a resolution.
+/// The reason given for a resolution, or what an owner saw that does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Why(Arc<str>);
 

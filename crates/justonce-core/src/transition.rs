@@ -16,8 +16,8 @@ use crate::record::{
     Waiting, handed_over,
 };
 use crate::step::{
-    Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost, Replay,
-    Resolution, Resolve, SweepDone, UnknownSince,
+    Abandonment, Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind,
+    Lost, Replay, Resolution, Resolve, SweepDone, UnknownSince,
 };
 use crate::timeline::{HowResolved, Note, NoteKind};
 use crate::view::{Lapsed, View, is_held, lapsed, view};
@@ -64,8 +64,7 @@ fn decide_begin(view: &View<'_>, begin: &Begin, now: Timestamp, fresh: Fence) ->
     match &record.state {
         State::InProgress(claim) if !claim.is_alive(now) => match lapsed(claim, record.attempt) {
             Lapsed::Hold(reason) => {
-                let answer = |unknown| Answer::Existing(Existing::Unknown(unknown));
-                hold(record, claim, reason, claim.lease_until, now, answer)
+                hold(record, claim, reason, claim.lease_until, now, Answer::Held)
             }
             Lapsed::Free => claim_again(record, begin, claim.handed_over(), now, fresh),
         },
@@ -225,9 +224,7 @@ fn decide_write(view: &View<'_>, action: &Action, now: Timestamp) -> Decision {
             let kind = NoteKind::Checkpointed(Arc::from(point.name()));
             put(record, State::InProgress(claim), now, Some(kind), true)
         }
-        (State::InProgress(claim), Action::Abandon(_, reason)) => {
-            abandon(record, claim, *reason, now)
-        }
+        (State::InProgress(claim), Action::Abandon(_, why)) => abandon(record, claim, why, now),
         (State::InProgress(claim), Action::Resolve(_, resolve))
             if is_held(claim, record.attempt, now) =>
         {
@@ -265,10 +262,10 @@ fn says_the_same(record: &Record, action: &Action) -> bool {
             let released = waiting.policy.on_failure == OnFailure::Release;
             failure.kind == FailureKind::Passing && (released || waiting.failure == failure.outcome)
         }
-        (State::Failed(Failed::Waiting(waiting)), Action::Release(_)) => is_free(record, waiting),
+        (State::Failed(Failed::Waiting(waiting)), Action::Release(_)) => record.is_free(waiting),
         (state, Action::Resolve(_, resolve)) => match (state, &resolve.resolution) {
             (State::Failed(Failed::Waiting(waiting)), Resolution::Release) => {
-                is_free(record, waiting)
+                record.is_free(waiting)
             }
             (State::Completed(settled), Resolution::Complete(outcome))
             | (State::Failed(Failed::Final(settled)), Resolution::Fail(outcome)) => {
@@ -278,11 +275,6 @@ fn says_the_same(record: &Record, action: &Action) -> bool {
         },
         _ => false,
     }
-}
-
-/// Whether this is what a release leaves behind: no back-off, and nothing to say.
-fn is_free(record: &Record, waiting: &Waiting) -> bool {
-    waiting.retry_at == record.changed_at && waiting.failure == Outcome::empty()
 }
 
 /// Complete, fail and release by the owner.
@@ -361,16 +353,19 @@ fn renew(record: &Record, claim: &InProgress, now: Timestamp) -> Decision {
     Decision { answer, ..put(record, state, now, None, false) }
 }
 
-fn abandon(record: &Record, claim: &InProgress, why: UnknownReason, now: Timestamp) -> Decision {
+fn abandon(record: &Record, claim: &InProgress, why: &Abandonment, now: Timestamp) -> Decision {
+    let Abandonment { reason, cause } = why.clone();
     if claim.policy.on_lapsed == OnLapsed::Hold {
         let since = claim.lease_until.min(now);
-        return hold(record, claim, why, since, now, |_| Answer::Applied);
+        let held = hold(record, claim, reason, since, now, Answer::Held);
+        let kind = NoteKind::held(reason, cause);
+        return Decision { note: Some(Note { at: now, fence: record.fence, kind }), ..held };
     }
     if !claim.is_alive(now) {
         return keep(Answer::Applied);
     }
     let state = State::InProgress(InProgress { lease_until: now, ..claim.clone() });
-    put(record, state, now, Some(NoteKind::GivenUp(why)), false)
+    put(record, state, now, Some(NoteKind::given_up(reason, cause)), false)
 }
 
 fn resolve_unknown(

@@ -81,7 +81,7 @@ pub fn state_at(entry: &Entry, now: Timestamp) -> StateName {
         View::Buried(_) => StateName::Tombstone,
         View::Kept(record) => match &record.state {
             State::InProgress(claim) if is_held(claim, record.attempt, now) => StateName::Unknown,
-            state => state.name(),
+            _ => record.state_name(),
         },
     }
 }

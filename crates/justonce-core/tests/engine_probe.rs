@@ -77,7 +77,7 @@ async fn each_answer_resolves_in_its_own_way() {
     for (probed, state, how) in [
         (Probed::Happened(done(), why()), StateName::Completed, HowResolved::Completed),
         (Probed::Failed(done(), why()), StateName::Failed, HowResolved::Failed),
-        (Probed::DidNotHappen(why()), StateName::Failed, HowResolved::Released),
+        (Probed::DidNotHappen(why()), StateName::Released, HowResolved::Released),
     ] {
         let world = World::new();
         let operations = unknown(&world, 3).await;

@@ -77,7 +77,7 @@ fn actions(entry: Option<&Entry>, policy: &Arc<Policy>) -> Vec<Action> {
         actions.push(Action::Release(fence));
         actions.push(Action::Renew(fence));
         actions.extend([Action::Expire(fence), Action::Erase(fence)]);
-        actions.push(Action::Abandon(fence, UnknownReason::Reported));
+        actions.push(Action::Abandon(fence, UnknownReason::Reported.into()));
         let point = Checkpoint::new("half", "way").expect("a valid checkpoint");
         actions.push(Action::Checkpoint(fence, point));
         for kind in [FailureKind::Passing, FailureKind::Permanent] {
@@ -236,6 +236,8 @@ fn time_only_leads_towards_unknown_and_away_from_outcomes() {
         ("completed", "tombstone"),
         ("failed", "absent"),
         ("failed", "tombstone"),
+        ("released", "absent"),
+        ("released", "tombstone"),
         ("tombstone", "absent"),
     ]);
     assert_eq!(by_time, expected);

@@ -41,7 +41,7 @@ fn every_step() -> Vec<Step> {
         Action::Release(fence),
         Action::Renew(fence),
         Action::Checkpoint(fence, Checkpoint::new("half", "way").unwrap()),
-        Action::Abandon(fence, UnknownReason::Reported),
+        Action::Abandon(fence, UnknownReason::Reported.into()),
         Action::Resolve(fence, Box::new(resolve)),
         // Of another record, so that there is something left to look at.
         Action::Expire(fence.next()),

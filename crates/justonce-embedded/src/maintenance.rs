@@ -172,7 +172,7 @@ impl Sweep<'_> {
         if let Tried::Decided(Answer::Swept(done), _) = tried
             && done != SweepDone::Kept
         {
-            self.report.count(done);
+            self.report.count(id, done);
             self.left -= 1;
             self.unpaced += 1;
         }

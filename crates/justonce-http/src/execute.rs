@@ -7,13 +7,14 @@ use futures_util::FutureExt;
 use http::response::Parts;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
 use http_body::Body;
-use justonce_core::engine::Context;
+use justonce_core::engine::{Context, Explainer};
 use justonce_core::{HandlerError, HeldClaim, Operation, Outcome, Ran, RunError};
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
 use crate::capture::{Opening, Pump, Start, start};
+use crate::cause::{AnsweredBy, Cause, Instance};
 use crate::detach::Early;
 use crate::extract::Idempotent;
 use crate::fate::Fate;
@@ -77,7 +78,8 @@ impl<S> Execution<S> {
                 shared.meters(&route).takeovers.increment(1);
             }
             let said = Mutex::new(Said::Nothing);
-            let call = Call { route: &route, shared: &shared, said: &said, early };
+            let saw = Mutex::new(Saw::default());
+            let call = Call { route: &route, shared: &shared, said: &said, saw: &saw, early };
             let ran = shared
                 .engine
                 .execute(&operation, claim, |context| call.handle(context, service, request))
@@ -88,7 +90,13 @@ impl<S> Execution<S> {
             meters.processing.record(begun.elapsed().as_secs_f64());
             let status =
                 answer.as_ref().and_then(|answer| answer.as_ref().ok()).map(Response::status);
-            shared.tell(&route, Some(&operation), fate, status, attempt);
+            let instance = answer.as_ref().and_then(|answer| answer.as_ref().ok());
+            let instance = instance.and_then(instance_of);
+            shared.tell(&route, Some(&operation), fate, status, (attempt, instance));
+            if fate == Fate::Abandoned {
+                let saw = saw.into_inner().unwrap_or_else(PoisonError::into_inner);
+                shared.tell_abandoned(&route, &operation, &saw, (begun.elapsed(), instance));
+            }
             answer
         }
     }
@@ -99,7 +107,16 @@ struct Call<'a, R, E> {
     route: &'a Arc<Route>,
     shared: &'a Shared,
     said: &'a Mutex<Said<R, E>>,
+    saw: &'a Mutex<Saw>,
     early: Early<Answer<R, E>>,
+}
+
+/// What was seen of the service, for operators.
+#[derive(Debug, Default)]
+pub(crate) struct Saw {
+    pub(crate) status: Option<u16>,
+    pub(crate) upstream: Option<AnsweredBy>,
+    pub(crate) cause: Option<String>,
 }
 
 impl<R, E> Call<'_, R, E>
@@ -118,15 +135,32 @@ where
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>, Error = E>,
     {
+        let explainer = context.explainer();
         mark(&mut request, context, self.route);
-        service.oneshot(*request).then(|answer| self.heard(answer))
+        service.oneshot(*request).then(|answer| self.heard(answer, explainer))
+    }
+
+    /// Keeps what was seen, for the timeline of an operation that becomes unknown and for the log.
+    fn saw(&self, explainer: &Explainer, seen: Saw) {
+        if let Some(cause) = &seen.cause {
+            explainer.explain(cause);
+        }
+        *self.saw.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
     /// Captures an answer, at once or while it goes to the caller.
-    async fn heard(self, answer: Result<Response<R>, E>) -> Result<Outcome, HandlerError> {
+    async fn heard(
+        self,
+        answer: Result<Response<R>, E>,
+        explainer: Explainer,
+    ) -> Result<Outcome, HandlerError> {
         let (mut parts, body) = match answer {
             Ok(response) => response.into_parts(),
-            Err(error) => return self.say(Said::Error(error), Err(HandlerError::Unknown)),
+            Err(error) => {
+                let cause = Some("phase=waiting error=the service failed".to_owned());
+                self.saw(&explainer, Saw { cause, ..Saw::default() });
+                return self.say(Said::Error(error), Err(HandlerError::Unknown));
+            }
         };
         let said = parts.extensions.remove::<Verdict>();
         let rule = &self.route.rule;
@@ -138,6 +172,9 @@ where
             Verdict::Final if unframed => Verdict::Unknown,
             verdict => verdict,
         };
+        if verdict == Verdict::Unknown {
+            self.saw(&explainer, seen(&parts, "answered"));
+        }
         let announced =
             if bodiless(parts.status) { None } else { announced(&parts.headers, &body) };
         match start(body, announced).await {
@@ -154,8 +191,11 @@ where
                 self.say(Said::Answer(answer), verdict)
             }
             // Apart, so that the many who do not stream have no room for it.
-            Start::Open(opening) => Box::pin(self.stream(parts, opening, announced, verdict)).await,
+            Start::Open(opening) => {
+                Box::pin(self.stream(parts, opening, (announced, verdict), explainer)).await
+            }
             Start::Broken => {
+                self.saw(&explainer, seen(&parts, "reading_body"));
                 let problem = Problem::new(ProblemCode::UpstreamFailed, BROKEN);
                 self.say(Said::Problem(problem), Err(HandlerError::Unknown))
             }
@@ -167,11 +207,12 @@ where
         self,
         parts: Parts,
         opening: Opening<R>,
-        announced: Option<u64>,
-        verdict: Verdict,
+        (announced, verdict): (Option<u64>, Verdict),
+        explainer: Explainer,
     ) -> Result<Outcome, HandlerError> {
         let rule = &self.route.rule;
         let (mut pump, body) = Pump::new(rule.max_stored_bytes, announced);
+        let broken = seen(&parts, "reading_body");
         let mut kept = Parts::clone(&parts);
         kept.extensions.clear();
         let filter = Filter::new(rule, &kept.headers);
@@ -183,6 +224,7 @@ where
             let result = judged(verdict, || outcome(&kept, &filter, &captured, pump.trailers()));
             (Said::Streaming(pump), result)
         } else {
+            self.saw(&explainer, broken);
             (Said::BrokenOff, Err(HandlerError::Unknown))
         };
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
@@ -197,6 +239,22 @@ where
         *self.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
         result
     }
+}
+
+/// What an answer shows about an operation that may have taken effect: the service's own words about
+/// its cause, or the status and how far its answer came.
+fn seen(parts: &Parts, phase: &str) -> Saw {
+    let own = parts.extensions.get::<Cause>().map(|cause| cause.as_str().to_owned());
+    let upstream = parts.extensions.get::<AnsweredBy>().cloned();
+    let status = parts.status.as_u16();
+    let by = upstream.as_ref().map(|by| format!(" upstream={}", by.0)).unwrap_or_default();
+    let cause = own.unwrap_or_else(|| format!("status={status} phase={phase}{by}"));
+    Saw { status: Some(status), upstream, cause: Some(cause) }
+}
+
+/// The name of a problem that a caller gets.
+pub(crate) fn instance_of<B>(response: &Response<B>) -> Option<Instance> {
+    response.extensions().get::<Instance>().copied()
 }
 
 const BROKEN: &str = "The service broke off in the middle of its answer. The operation may have \

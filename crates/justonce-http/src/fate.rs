@@ -52,8 +52,12 @@ fates! {
     Expired "expired" true;
     /// Refused for its key or its body.
     Refused "refused" false;
-    /// Refused: the store or the service is not available.
-    Unavailable "unavailable" false;
+    /// Refused: the store is not available.
+    StoreUnavailable "store_unavailable" false;
+    /// Refused: a circuit breaker keeps new operations from a service that is down.
+    BreakerOpen "breaker_open" false;
+    /// Refused: too many operations, or too many large bodies.
+    Overloaded "overloaded" false;
     /// Passed without protection.
     Unprotected "unprotected" false;
 }
@@ -71,7 +75,8 @@ impl Fate {
             Ok(Ran::Mismatch) => Self::Mismatch,
             Ok(Ran::Expired(_)) => Self::Expired,
             Err(RunError::NotStored { .. }) => Self::NotStored,
-            Err(_) => Self::Unavailable,
+            Err(RunError::Overloaded { .. }) => Self::Overloaded,
+            Err(_) => Self::StoreUnavailable,
         }
     }
 
@@ -87,9 +92,9 @@ impl Fate {
 
     pub(crate) const fn of_problem(code: ProblemCode) -> Self {
         match code {
-            ProblemCode::StoreUnavailable
-            | ProblemCode::Overloaded
-            | ProblemCode::UpstreamUnreachable => Self::Unavailable,
+            ProblemCode::StoreUnavailable => Self::StoreUnavailable,
+            ProblemCode::Overloaded => Self::Overloaded,
+            ProblemCode::UpstreamUnreachable => Self::BreakerOpen,
             ProblemCode::KeyMismatch => Self::Mismatch,
             ProblemCode::CallerDiffers => Self::CallerDiffers,
             _ => Self::Refused,

@@ -27,6 +27,7 @@ mod asked;
 mod body;
 mod caller;
 mod capture;
+mod cause;
 mod cookies;
 mod detach;
 mod execute;
@@ -56,12 +57,13 @@ mod well_known;
 
 pub use again::{Resent, ResentBody, can_resend};
 pub use body::{BoxError, RequestBody, ResponseBody};
+pub use cause::{AnsweredBy, Cause, Instance};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]
 pub use extract::NotProtected;
 pub use key::{BadKey, KeyFormat, KeyShape, KeySource, KeySyntax, parse_key};
 pub use layer::{Idempotency, IdempotencyBuilder};
-pub use meters::metered;
+pub use meters::{describe_metrics, metered};
 pub use pattern::{Pattern, PatternError};
 pub use problem::{Problem, ProblemCode};
 pub use routes::MatchedRoute;

@@ -1,13 +1,53 @@
-//! Metrics, with handles made once per route: looking them up costs ten times a count.
+//! The metrics of this crate: their names, what they mean, and their handles.
+//!
+//! Handles are made once per route, because looking one up costs ten times a count. All of them are
+//! made when the layer or the store is built, so that every series is there before its first event.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 
-use justonce_core::store::{Observed, Seen};
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use justonce_core::UnknownReason;
+use justonce_core::store::{BecameUnknown, Observed, Observer, Seen};
+use metrics::{
+    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram,
+};
 
 use crate::fate::Fate;
+
+const REQUESTS: &str = "idempotency_requests_total";
+const REPLAYS: &str = "idempotency_replays_total";
+const MISMATCHES: &str = "idempotency_mismatches_total";
+const UNKNOWN: &str = "idempotency_unknown_outcomes_total";
+const TAKEOVERS: &str = "idempotency_takeovers_total";
+const CONCURRENT: &str = "idempotency_concurrent_attempts_total";
+const NEAR_MISSES: &str = "idempotency_near_misses_total";
+const WAITERS: &str = "idempotency_waiters";
+const LOCK_WAIT: &str = "idempotency_lock_wait_seconds";
+const PROCESSING: &str = "idempotency_processing_duration_seconds";
+const STORE_OPERATIONS: &str = "idempotency_store_operations_total";
+const STORE_SECONDS: &str = "idempotency_store_operation_seconds";
+
+/// Tells the installed recorder what the metrics of this crate mean. Call it once, before the layer
+/// is built.
+pub fn describe_metrics() {
+    describe_counter!(REQUESTS, "Requests by what became of them.");
+    describe_counter!(REPLAYS, "Requests answered with a stored outcome.");
+    describe_counter!(MISMATCHES, "Requests refused because their key was used for another one.");
+    describe_counter!(UNKNOWN, "Operations that became unknown, each counted once, by reason.");
+    describe_counter!(TAKEOVERS, "Executions after the first of their operation.");
+    describe_counter!(CONCURRENT, "Duplicates that came while their operation was running.");
+    describe_counter!(
+        NEAR_MISSES,
+        "Requests that look like the route's and fell under another rule, while none matched it."
+    );
+    describe_gauge!(WAITERS, "Duplicates that wait for a running operation now.");
+    describe_histogram!(LOCK_WAIT, Unit::Seconds, "Time that duplicates waited.");
+    describe_histogram!(PROCESSING, Unit::Seconds, "Time that executions took.");
+    describe_counter!(STORE_OPERATIONS, "Calls of the store, by their result.");
+    describe_histogram!(STORE_SECONDS, Unit::Seconds, "Time that calls of the store took.");
+}
 
 /// The handles of one route. They belong to the recorder that was installed when the layer was
 /// built.
@@ -16,7 +56,6 @@ pub(crate) struct Meters {
     requests: Box<[Counter]>,
     pub(crate) replays: Counter,
     pub(crate) mismatches: Counter,
-    pub(crate) unknown: Counter,
     pub(crate) takeovers: Counter,
     pub(crate) concurrent: Counter,
     pub(crate) near_misses: Counter,
@@ -27,27 +66,25 @@ pub(crate) struct Meters {
 
 impl Meters {
     pub(crate) fn of(route: &str) -> Self {
+        describe_unknown(route);
         let route = route.to_owned();
         let requests = Fate::ALL.iter().map(|fate| {
             let duplicate = if fate.is_duplicate() { "true" } else { "false" };
             counter!(
-                "idempotency_requests_total",
+                REQUESTS,
                 "route" => route.clone(), "status" => fate.label(), "duplicate" => duplicate,
             )
         });
         Self {
             requests: requests.collect(),
-            replays: counter!("idempotency_replays_total", "route" => route.clone()),
-            mismatches: counter!("idempotency_mismatches_total", "route" => route.clone()),
-            unknown: counter!("idempotency_unknown_outcomes_total", "route" => route.clone()),
-            takeovers: counter!("idempotency_takeovers_total", "route" => route.clone()),
-            concurrent: counter!("idempotency_concurrent_attempts", "route" => route.clone()),
-            near_misses: counter!("idempotency_near_misses_total", "route" => route.clone()),
-            waiters: gauge!("idempotency_waiters", "route" => route.clone()),
-            lock_wait: histogram!("idempotency_lock_wait_seconds", "route" => route.clone()),
-            processing: histogram!(
-                "idempotency_processing_duration_seconds", "handler" => route,
-            ),
+            replays: counter!(REPLAYS, "route" => route.clone()),
+            mismatches: counter!(MISMATCHES, "route" => route.clone()),
+            takeovers: counter!(TAKEOVERS, "route" => route.clone()),
+            concurrent: counter!(CONCURRENT, "route" => route.clone()),
+            near_misses: counter!(NEAR_MISSES, "route" => route.clone()),
+            waiters: gauge!(WAITERS, "route" => route.clone()),
+            lock_wait: histogram!(LOCK_WAIT, "route" => route.clone()),
+            processing: histogram!(PROCESSING, "route" => route),
         }
     }
 
@@ -58,7 +95,6 @@ impl Meters {
         match fate {
             Fate::Replayed => self.replays.increment(1),
             Fate::Mismatch => self.mismatches.increment(1),
-            Fate::Abandoned => self.unknown.increment(1),
             Fate::InFlight => self.concurrent.increment(1),
             _ => {}
         }
@@ -71,8 +107,20 @@ impl fmt::Debug for Meters {
     }
 }
 
+/// Makes the series of operations that become unknown on a route.
+fn describe_unknown(route: &str) {
+    for reason in UnknownReason::ALL {
+        unknown(route, reason).increment(0);
+    }
+}
+
+fn unknown(route: &str, reason: UnknownReason) -> Counter {
+    counter!(UNKNOWN, "route" => route.to_owned(), "reason" => reason.as_str())
+}
+
 /// A store whose calls are counted as `idempotency_store_operations_total`, and timed as
-/// `idempotency_store_operation_seconds`.
+/// `idempotency_store_operation_seconds`. Operations that its steps make unknown are counted as
+/// `idempotency_unknown_outcomes_total`: each once, also if many processes share the store.
 ///
 /// ```
 /// use justonce_core::{Engine, ManualClock, memory::MemoryStore};
@@ -81,15 +129,48 @@ impl fmt::Debug for Meters {
 /// let engine = Engine::new(justonce_http::metered(store));
 /// ```
 pub fn metered<S>(store: S) -> Observed<S> {
-    let calls = Calls::default();
-    Observed::new(store, move |seen: Seen<'_>| {
-        calls.count(seen.call, seen.result.unwrap_or("error"), seen.elapsed.as_secs_f64());
-    })
+    Observed::new(store, Calls::default())
 }
 
-/// The handles of all kinds of calls that were seen so far. There are a few dozen.
-#[derive(Default)]
+/// The calls of a store and the names of their answers; each may also end with an error.
+const CALLS: &[(&str, &[&str])] = &[
+    (
+        "begin",
+        &["claimed", "completed", "failed", "busy", "unknown", "held", "mismatch", "expired"],
+    ),
+    ("peek", &["claimable", "completed", "failed", "busy", "unknown", "mismatch", "expired"]),
+    ("complete", &["applied", "lost"]),
+    ("fail", &["applied", "lost"]),
+    ("release", &["applied", "lost"]),
+    ("renew", &["renewed", "capped", "lost"]),
+    ("checkpoint", &["applied", "lost"]),
+    ("abandon", &["applied", "held", "lost"]),
+    ("resolve", &["applied", "lost"]),
+    ("expire", &["applied", "lost"]),
+    ("erase", &["applied", "lost"]),
+    ("sweep", &["swept"]),
+    ("get", &["found", "absent"]),
+    ("settled", &["settled"]),
+    ("list", &["page"]),
+    ("stats", &["stats"]),
+    ("sweep_all", &["swept"]),
+    ("ready", &["ready"]),
+];
+
+/// The handles of all kinds of calls.
 struct Calls(RwLock<HashMap<(&'static str, &'static str), Call>>);
+
+impl Default for Calls {
+    fn default() -> Self {
+        let results = CALLS.iter().flat_map(|(call, results)| {
+            results.iter().chain(&[ERROR]).map(|result| (*call, *result))
+        });
+        let known = results.map(|(call, result)| ((call, result), Call::new(call, result)));
+        Self(RwLock::new(known.collect()))
+    }
+}
+
+const ERROR: &str = "error";
 
 struct Call {
     count: Counter,
@@ -103,18 +184,42 @@ impl Calls {
             return handles.record(seconds);
         }
         drop(known);
-        let handles = Call {
-            count: counter!(
-                "idempotency_store_operations_total", "operation" => call, "status" => status,
-            ),
-            seconds: histogram!("idempotency_store_operation_seconds", "operation" => call),
-        };
+        let handles = Call::new(call, status);
         handles.record(seconds);
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert((call, status), handles);
     }
 }
 
+impl Observer for Calls {
+    fn seen(&self, seen: Seen<'_>) {
+        self.count(seen.call, seen.result.unwrap_or(ERROR), seen.elapsed.as_secs_f64());
+    }
+
+    fn became_unknown(&self, told: &BecameUnknown) {
+        // Operations that are no requests have no route: sagas, for example.
+        let route = told.scope.as_ref().and_then(|scope| scope.part("route"));
+        unknown(route.as_deref().unwrap_or_default(), told.reason).increment(1);
+        tracing::warn!(
+            target: "justonce::unknown",
+            route = route.as_deref(),
+            record = %told.id,
+            key = told.key.as_ref().map(tracing::field::debug),
+            owner = told.owner.as_ref().map(|owner| owner.as_str()),
+            reason = told.reason.as_str(),
+            cause = told.cause.as_ref().map(|cause| cause.as_str()),
+            "an operation is unknown"
+        );
+    }
+}
+
 impl Call {
+    fn new(call: &'static str, status: &'static str) -> Self {
+        Self {
+            count: counter!(STORE_OPERATIONS, "operation" => call, "status" => status),
+            seconds: histogram!(STORE_SECONDS, "operation" => call),
+        }
+    }
+
     fn record(&self, seconds: f64) {
         self.count.increment(1);
         self.seconds.record(seconds);

@@ -7,6 +7,8 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
+use crate::cause::Instance;
+
 /// Where the pages of the problems are, below the base address.
 pub(crate) const PAGES: &str = "/.well-known/idempotency/errors/";
 
@@ -192,6 +194,7 @@ impl Problem {
         }
         let mut response = Response::new(Bytes::from(body.to_string()));
         *response.status_mut() = self.status;
+        response.extensions_mut().insert(Instance(instance));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

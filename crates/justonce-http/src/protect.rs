@@ -17,7 +17,7 @@ use crate::asked::{self, TooLarge};
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
 use crate::caller::scopeless;
 use crate::detach::{Detached, Early, Panicked};
-use crate::execute::{Answer, Execution};
+use crate::execute::{Answer, Execution, instance_of};
 use crate::fate::Fate;
 use crate::headers::{OUTCOME, REPLAYED, STATUS};
 use crate::key::{self, BadKey, KeySource};
@@ -182,7 +182,8 @@ impl<S> Request<S> {
             listener.met_unknown(&self.route.name, operation.id());
         }
         let fate = Fate::of_existing(existing);
-        self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), 0);
+        let told = (0, instance_of(&response));
+        self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), told);
         response
     }
 
@@ -191,7 +192,8 @@ impl<S> Request<S> {
         let problem = self.shared.mismatch(operation).await;
         let fate = Fate::of_problem(problem.code());
         let response = self.shared.problem(problem, &self.route);
-        self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), 0);
+        let told = (0, instance_of(&response));
+        self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), told);
         response
     }
 
@@ -207,7 +209,8 @@ impl<S> Request<S> {
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
         let fate = Fate::of_problem(problem.code());
         let response = self.shared.problem(problem, &self.route);
-        self.shared.tell(&self.route, None, fate, Some(response.status()), 0);
+        let told = (0, instance_of(&response));
+        self.shared.tell(&self.route, None, fate, Some(response.status()), told);
         response
     }
 
@@ -243,7 +246,7 @@ impl<S> Request<S> {
         let request = http::Request::from_parts(self.parts, body);
         let response = self.service.oneshot(request).await?;
         let status = Some(response.status());
-        self.shared.tell(&self.route, None, Fate::Unprotected, status, 0);
+        self.shared.tell(&self.route, None, Fate::Unprotected, status, (0, None));
         let mut response = response.map(ResponseBody::passed);
         let headers = response.headers_mut();
         headers.remove(OUTCOME);
@@ -380,7 +383,8 @@ fn panicked<R>(shared: &Shared, route: &Route) -> Response<ResponseBody<R>> {
     tracing::error!(target: "justonce::request", route = &*route.name, "the service panicked");
     let problem = Problem::new(ProblemCode::UpstreamFailed, PANICKED);
     let response = shared.problem(problem.status(StatusCode::INTERNAL_SERVER_ERROR), route);
-    shared.tell(route, None, Fate::Abandoned, Some(response.status()), 0);
+    let told = (0, instance_of(&response));
+    shared.tell(route, None, Fate::Abandoned, Some(response.status()), told);
     response
 }
 

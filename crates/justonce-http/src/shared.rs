@@ -10,6 +10,8 @@ use justonce_core::{Busy, Engine, Entropy, Existing, Operation, Outcome, RecordI
 use tracing::{Level, info, warn};
 
 use crate::body::ResponseBody;
+use crate::cause::Instance;
+use crate::execute::Saw;
 use crate::fate::Fate;
 use crate::headers::LIFETIME;
 use crate::meters::Meters;
@@ -78,7 +80,8 @@ impl Shared {
     pub(crate) fn described(&self, problem: Problem, route: Option<&str>) -> Response<Bytes> {
         let instance = self.entropy.next_uuid();
         info!(
-            target: "justonce::problem", route, code = problem.code().as_str(), %instance,
+            target: "justonce::problem", route, code = problem.code().as_str(),
+            instance = %instance.urn(),
             "answered with a problem"
         );
         problem.into_response(&self.base, instance)
@@ -164,7 +167,7 @@ impl Shared {
         operation: Option<&Operation>,
         fate: Fate,
         status: Option<StatusCode>,
-        attempt: u32,
+        (attempt, instance): (u32, Option<Instance>),
     ) {
         route.meters.count(fate);
         if !tracing::enabled!(target: "justonce::request", Level::INFO) {
@@ -173,11 +176,39 @@ impl Shared {
         info!(
             target: "justonce::request",
             route = &*route.name,
+            record = operation.map(|operation| tracing::field::display(operation.id())),
             key = operation.map(|operation| tracing::field::debug(operation.key())),
+            instance = instance.map(|Instance(name)| tracing::field::display(name.urn())),
             outcome = fate.label(),
             status = status.map(|status| status.as_u16()),
             attempt = Some(attempt).filter(|attempt| *attempt > 0),
             "request"
+        );
+    }
+}
+
+impl Shared {
+    /// The line about an operation of ours that may have taken effect. The record is named as the
+    /// command line names it, the instance as the caller knows it.
+    pub(crate) fn tell_abandoned(
+        &self,
+        route: &Route,
+        operation: &Operation,
+        saw: &Saw,
+        (took, instance): (Duration, Option<Instance>),
+    ) {
+        warn!(
+            target: "justonce::unknown",
+            route = &*route.name,
+            record = %operation.id(),
+            key = ?operation.key(),
+            instance = instance.map(|Instance(name)| tracing::field::display(name.urn())),
+            upstream = saw.upstream.as_ref().map(|by| &*by.0),
+            status = saw.status,
+            cause = saw.cause.as_deref(),
+            owner = self.engine.owner().as_str(),
+            duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            "an operation may have taken effect"
         );
     }
 }

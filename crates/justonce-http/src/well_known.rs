@@ -163,9 +163,10 @@ async fn look(shared: &Shared, operation: &Operation) -> StoreResult<Value> {
 async fn claimable(shared: &Shared, operation: &Operation) -> StoreResult<&'static str> {
     let stored = shared.engine.store().get(&operation.id()).await?;
     Ok(match stored.map(|stored| stored.entry) {
-        Some(Entry::Record(record)) => match record.state.name() {
+        Some(Entry::Record(record)) => match record.state_name() {
             StateName::InProgress => "in_progress",
             StateName::Failed => "failed",
+            StateName::Released => "released",
             _ => "absent",
         },
         Some(Entry::Tombstone(_)) | None => "absent",

@@ -31,5 +31,7 @@ SELECT fence,
            $19, $20, $21::boolean) END AS begun,
        -- A first claim that a crash forgets breaks no promise.
        CASE WHEN fence IS NOT NULL AND $12 = 'rerun'
-           THEN set_config('synchronous_commit', 'off', true) END
+           THEN set_config('synchronous_commit', 'off', true) END,
+       -- Whether it was this begin that made the operation unknown.
+       CASE WHEN fence IS NULL THEN current_setting('justonce.held', true) END
 FROM (SELECT (SELECT fence FROM claimed) AS fence OFFSET 0) AS mine

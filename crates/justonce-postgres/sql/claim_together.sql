@@ -34,5 +34,7 @@ SELECT asked.place, claimed.fence,
            $1, asked.id, asked.fingerprint, $11 <> 'rerun', asked.scope, asked.key, $7, $8,
            asked.token, NULL, $9, $10, $11, $12, $13, $14, $15, $16, $17, NULL, NULL, false)
            END AS begun,
-       (SELECT set_config('synchronous_commit', 'off', true) WHERE $11 = 'rerun')
+       (SELECT set_config('synchronous_commit', 'off', true) WHERE $11 = 'rerun'),
+       -- Which operations these begins made unknown, up to this one.
+       CASE WHEN claimed.fence IS NULL THEN current_setting('justonce.held', true) END
 FROM asked LEFT JOIN claimed ON claimed.id = asked.id

@@ -1,5 +1,7 @@
 -- $1: which part of the table is looked at, in percent.
-SELECT CASE state WHEN 'waiting' THEN 'failed' ELSE state END AS state,
+SELECT CASE WHEN state <> 'waiting' THEN state
+            WHEN retry_at = changed_at AND outcome = @empty@ THEN 'released'
+            ELSE 'failed' END AS state,
        count(*) AS count,
        sum(pg_column_size(notes) + coalesce(octet_length(outcome), 0)
            + coalesce(octet_length(point_data), 0) + coalesce(octet_length(scope), 0)

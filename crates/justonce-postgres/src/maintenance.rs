@@ -9,6 +9,7 @@ use crate::error::damaged;
 use crate::numbers::{millis, timestamp};
 use crate::open::PostgresStore;
 use crate::read::{self, Part, count, needed};
+use crate::step::held_in;
 
 /// How many records one statement of a sweep changes at most: its locks are held for
 /// milliseconds.
@@ -19,6 +20,9 @@ const PASSED_BY: usize = 1000;
 const LOOKED_AT: usize = 5000;
 /// How many records are looked at for each that is asked for, where not all of them will do.
 const LOOKED_AT_FOR_ONE: usize = 50;
+/// The states whose records somebody may have to look after.
+const COUNTED_ONE_BY_ONE: [StateName; 4] =
+    [StateName::Unknown, StateName::InProgress, StateName::Failed, StateName::Released];
 /// Up to this size a table is counted; of a larger one as much is looked at, and the rest is
 /// estimated: what it costs does not grow with the table.
 const COUNTED_BYTES: u64 = 4 * 1024 * 1024;
@@ -36,7 +40,9 @@ impl Maintenance for PostgresStore {
         let rows = match query.state {
             Some(StateName::Unknown) => db.rows(&db.sql.list_unknown, &page).await?,
             Some(StateName::InProgress) => db.rows(&db.sql.list_in_progress, &page).await?,
-            Some(StateName::Failed) => db.rows(&db.sql.list_failed, &page).await?,
+            Some(StateName::Failed | StateName::Released) => {
+                db.rows(&db.sql.list_failed, &page).await?
+            }
             state => {
                 let state = state.map_or("", StateName::as_str);
                 db.rows(&db.sql.list, &[&after, &now, &count, &unchanged, &state]).await?
@@ -61,10 +67,17 @@ impl Maintenance for PostgresStore {
             }
         }
         if percent < WHOLE {
-            // What needs somebody's help is counted one by one.
-            for state in [StateName::Unknown, StateName::InProgress, StateName::Failed] {
+            // What needs somebody's help is counted one by one; what failed and what was released
+            // are counted together up to the limit.
+            let ended = count(&size, "failed")? + count(&size, "released")?;
+            for state in COUNTED_ONE_BY_ONE {
                 let counted = count(&size, state.as_str())?;
-                let is_all = i64::try_from(counted).is_ok_and(|counted| counted < COUNTED_EACH);
+                let seen = if matches!(state, StateName::Failed | StateName::Released) {
+                    ended
+                } else {
+                    counted
+                };
+                let is_all = i64::try_from(seen).is_ok_and(|seen| seen < COUNTED_EACH);
                 if let Some(figures) = stats.of_mut(state) {
                     figures.count = if is_all { counted } else { figures.count.max(counted) };
                 }
@@ -89,12 +102,13 @@ impl Maintenance for PostgresStore {
                 }
                 swept => swept?,
             };
-            let before = done(&report);
+            let before = report.changed();
             report.removed += count(&row, "o_removed")?;
             report.buried += count(&row, "o_buried")?;
-            report.held += count(&row, "o_held")?;
+            let held = read::column::<Option<&str>>(&row, "o_unknown")?.unwrap_or_default();
+            report.held.extend(held_in(held).map(|(id, _)| id));
             let found = self.damaged_in(&row)?;
-            let changed = usize::try_from(done(&report) - before).unwrap_or(usize::MAX);
+            let changed = usize::try_from(report.changed() - before).unwrap_or(usize::MAX);
             left = left.saturating_sub(changed);
             let is_last = count(&row, "o_due")? < asked as u64;
             // Others are at work on all that is due: they are not waited for.
@@ -196,10 +210,6 @@ impl PostgresStore {
         }
         Ok(())
     }
-}
-
-fn done(report: &SweepReport) -> u64 {
-    report.removed + report.buried + report.held
 }
 
 const WHOLE: f32 = 100.0;

@@ -29,7 +29,7 @@ use crate::schema::{InvalidSchema, Schema};
 const MIN_SERVER: i32 = 140_000;
 
 /// The steps, by number and name.
-const STEPS: [(i32, &str, &str); 10] = [
+const STEPS: [(i32, &str, &str); 11] = [
     (1, "records", include_str!("../migrations/0001_records.sql")),
     (2, "tools", include_str!("../migrations/0002_tools.sql")),
     (3, "begin", include_str!("../migrations/0003_begin.sql")),
@@ -40,6 +40,7 @@ const STEPS: [(i32, &str, &str); 10] = [
     (8, "plain_statements", include_str!("../migrations/0008_plain_statements.sql")),
     (9, "expire", include_str!("../migrations/0009_expire.sql")),
     (10, "bounded", include_str!("../migrations/0010_bounded.sql")),
+    (11, "held", include_str!("../migrations/0011_held.sql")),
 ];
 
 /// The schema itself. It is made only where it is not there: who may not make schemas can be given

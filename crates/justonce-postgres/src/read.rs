@@ -128,7 +128,11 @@ fn settled(row: &Row, part: Part) -> StoreResult<Settled> {
 
 fn reply(row: &Row, part: Part) -> StoreResult<Outcome> {
     match part {
-        Part::Summary => Ok(Outcome::empty()),
+        // A line in a list has no outcome, but shows whether it says anything.
+        Part::Summary => Ok(match column::<Option<bool>>(row, "is_empty")? {
+            Some(false) => Outcome::bytes("not read"),
+            Some(true) | None => Outcome::empty(),
+        }),
         Part::Whole => outcome(&id(row)?, needed(row, "outcome")?),
     }
 }

@@ -1,5 +1,8 @@
 //! The statements of the store. Each step of the protocol is one of them.
 
+use justonce_core::Outcome;
+use justonce_core::codec::encode_outcome;
+
 use crate::schema::Schema;
 
 /// The texts in `sql/`, with the schema's name filled in.
@@ -49,7 +52,8 @@ const LIST_COLUMNS: &str = include_str!("../sql/list_columns.sql");
 
 impl Statements {
     pub(crate) fn new(schema: &Schema) -> Self {
-        let text = |sql: &str| plain(&schema.fill(sql));
+        let empty = empty_outcome();
+        let text = |sql: &str| plain(&schema.fill(&sql.replace("@empty@", &empty)));
         let listing = |sql: &str| text(&sql.replace("@columns@", LIST_COLUMNS));
         Self {
             begin: text(include_str!("../sql/begin.sql")),
@@ -80,6 +84,13 @@ impl Statements {
             ready: text(include_str!("../sql/ready.sql")),
         }
     }
+}
+
+/// What a release leaves as its outcome, as a literal.
+fn empty_outcome() -> String {
+    let bytes = encode_outcome(&Outcome::empty());
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("'\\x{digits}'::bytea")
 }
 
 /// A statement without its comments and indents: its text is looked up with every use.

@@ -2,9 +2,9 @@
 
 use justonce_core::codec::encode_outcome;
 use justonce_core::{
-    Action, Answer, Begin, Checkpoint, Claimed, FailureKind, Fence, Fingerprint, HowResolved, Lost,
-    NoteKind, Outcome, RecordId, Resolution, Resolve, Step, StoreError, StoreErrorKind,
-    StoreResult, SweepDone,
+    Action, Answer, Begin, Checkpoint, Claimed, Existing, FailureKind, Fence, Fingerprint,
+    HowResolved, Lost, NoteKind, Outcome, RecordId, Resolution, Resolve, Step, StoreError,
+    StoreErrorKind, StoreResult, SweepDone, Timestamp, UnknownSince,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -101,7 +101,10 @@ fn claimed(
     promise: &Promise,
 ) -> StoreResult<Answer> {
     match row.try_get(0).map_err(damaged)? {
-        None => row.try_get::<_, Begun<'_>>(1).map_err(damaged)?.answer(id),
+        None => {
+            let answer = row.try_get::<_, Begun<'_>>(1).map_err(damaged)?.answer(id)?;
+            Ok(held_by(answer, id, row.try_get(3).map_err(damaged)?))
+        }
         Some(given) => Ok(Answer::Claimed(Claimed {
             fence: fence(given)?,
             attempt: 1,
@@ -157,7 +160,7 @@ struct Write {
     passing: Option<bool>,
     jitter: Option<i64>,
     point: Option<(Vec<u8>, Vec<u8>, i64, String)>,
-    reason: Option<&'static str>,
+    reason: Option<String>,
     resolution: Option<&'static str>,
     resolved_words: Option<String>,
 }
@@ -177,7 +180,10 @@ impl Write {
                 let point = Some((name, data, number, escaped(point.name())));
                 Self { point, ..Self::default() }
             }
-            Action::Abandon(_, reason) => Self { reason: Some(reason.as_str()), ..Self::default() },
+            Action::Abandon(_, why) => {
+                let words = words_of(&NoteKind::held(why.reason, why.cause.clone()));
+                Self { reason: Some(words), ..Self::default() }
+            }
             Action::Resolve(_, resolve) => Self::of_resolve(resolve),
             _ => Self::default(),
         }
@@ -226,7 +232,41 @@ async fn write(db: &Db, step: &Step) -> StoreResult<Answer> {
             ],
         )
         .await?;
-    written(name, needed(&row, "o_answer")?, read::column(&row, "o_left")?)
+    let answer = written(name, needed(&row, "o_answer")?, read::column(&row, "o_left")?)?;
+    let held = read::column::<Option<&str>>(&row, "o_held")?.unwrap_or_default();
+    Ok(match (&step.action, held_since(held, &step.id)) {
+        (Action::Abandon(fence, why), Some(since)) => {
+            let (fence, reason) = (*fence, why.reason);
+            Answer::Held(UnknownSince { fence, since, reason })
+        }
+        _ => answer,
+    })
+}
+
+/// The answer of a begin, where it was the begin that made the operation unknown.
+pub(crate) fn held_by(answer: Answer, id: &RecordId, held: Option<&str>) -> Answer {
+    match answer {
+        Answer::Existing(Existing::Unknown(unknown))
+            if held_since(held.unwrap_or_default(), id).is_some() =>
+        {
+            Answer::Held(unknown)
+        }
+        other => other,
+    }
+}
+
+/// Since when an operation is unknown, if it is among those that a transaction made unknown.
+fn held_since(held: &str, id: &RecordId) -> Option<Timestamp> {
+    let mut all = held_in(held);
+    all.find(|(held, _)| held == id).map(|(_, since)| since)
+}
+
+/// The operations that a transaction made unknown: see migration 11.
+pub(crate) fn held_in(held: &str) -> impl Iterator<Item = (RecordId, Timestamp)> {
+    held.split_terminator(',').filter_map(|line| {
+        let (id, since) = line.split_once(' ')?;
+        Some((RecordId::parse(id)?, Timestamp::from_millis(since.parse().ok()?)))
+    })
 }
 
 /// What a write answers.

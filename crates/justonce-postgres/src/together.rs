@@ -20,7 +20,7 @@ use crate::db::Db;
 use crate::error::{damaged, is_locked, is_read_only};
 use crate::numbers::{duration, fence, fence_number};
 use crate::promise::Promise;
-use crate::step::{self, print_bytes};
+use crate::step::{self, held_by, print_bytes};
 use crate::words::escaped;
 
 /// While one statement at a time keeps up, there is one: the more go together, the less each costs,
@@ -180,7 +180,8 @@ const fn is_to_be_written(answer: &Answer) -> bool {
 
 fn claimed(row: &Row, id: &RecordId, promise: &Promise) -> StoreResult<Answer> {
     let Some(given) = row.try_get(1).map_err(damaged)? else {
-        return row.try_get::<_, Begun<'_>>(2).map_err(damaged)?.answer(id);
+        let answer = row.try_get::<_, Begun<'_>>(2).map_err(damaged)?.answer(id)?;
+        return Ok(held_by(answer, id, row.try_get(4).map_err(damaged)?));
     };
     let lease = duration("lease", promise.lease)?;
     Ok(Answer::Claimed(Claimed { fence: fence(given)?, attempt: 1, checkpoint: None, lease }))

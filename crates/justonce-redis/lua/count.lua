@@ -6,7 +6,7 @@
 local CLASS = 2 ^ 45
 local counted = {}
 for _, key in ipairs(KEYS) do
-  for class = 0, 5 do
+  for class = 0, 6 do
     local from = string.format('%d', class * CLASS)
     local to = string.format('(%d', (class + 1) * CLASS)
     counted[#counted + 1] = redis.call('ZCOUNT', key, from, to)

@@ -3,8 +3,8 @@
 -- KEYS  indexes
 -- ARGV  moment, limit
 local CLASS = 2 ^ 45
--- Claims that are held when they lapse, completed, failed, tombstones.
-local DUE = { 1, 2, 3, 5 }
+-- Claims that are held when they lapse, completed, failed, tombstones, released.
+local DUE = { 1, 2, 3, 5, 6 }
 local found, limit = {}, tonumber(ARGV[2])
 for _, key in ipairs(KEYS) do
   for _, class in ipairs(DUE) do

@@ -1,7 +1,7 @@
 -- How a record is changed. All that can go wrong goes wrong at the first write: the index comes
 -- before the record, and a server that is out of memory or read-only refuses it as a whole.
 local MAX_NOTES = 16
-local FREE, HELD, COMPLETED, FAILED, UNKNOWN, TOMBSTONE = 0, 1, 2, 3, 4, 5
+local FREE, HELD, COMPLETED, FAILED, UNKNOWN, TOMBSTONE, RELEASED = 0, 1, 2, 3, 4, 5, 6
 
 -- The place in the index. Most records are completed, and most that are written are the last of
 -- them: those that end last come first in their class, where a place is found soonest.
@@ -13,7 +13,9 @@ local function score(r)
   elseif r.state == 'F' then
     return FAILED * CLASS + r.till
   elseif r.state == 'W' then
-    return FAILED * CLASS + r.also
+    -- What a release leaves behind has no back-off, and nothing to say.
+    local free = r.till == r.changed and r.reply == ''
+    return (free and RELEASED or FAILED) * CLASS + r.also
   elseif r.state == 'U' then
     return UNKNOWN * CLASS + r.changed
   end
@@ -80,8 +82,8 @@ local function own_fence(r)
 end
 
 -- Nobody can tell what became of it. What time did, it did when the lease lapsed.
-local function hold(r, reason, since)
+local function hold(r, reason, since, cause)
   r.state, r.reply, r.changed, r.till, r.also = 'U', reason, since, 0, 0
-  note(r, own_fence(r), 'held', reason)
+  note(r, own_fence(r), 'held', reason, cause)
   store_ended(r)
 end

@@ -19,13 +19,14 @@ pub(crate) const BUCKETS: usize = 256;
 /// The distance between two classes of the index; moments in milliseconds lie within it.
 pub(crate) const CLASS: u64 = 1 << 45;
 /// The state of each class of the index, as it is stored.
-pub(crate) const CLASSES: [StateName; 6] = [
+pub(crate) const CLASSES: [StateName; 7] = [
     StateName::InProgress,
     StateName::InProgress,
     StateName::Completed,
     StateName::Failed,
     StateName::Unknown,
     StateName::Tombstone,
+    StateName::Released,
 ];
 /// How many hash slots a cluster has.
 pub(crate) const SLOTS: u16 = 16384;

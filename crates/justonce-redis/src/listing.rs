@@ -191,9 +191,9 @@ fn classes(state: Option<StateName>) -> Vec<usize> {
         Some(StateName::Unknown) => {
             matches!(stored, StateName::Unknown | StateName::InProgress)
         }
-        Some(StateName::Tombstone) => {
-            matches!(stored, StateName::Tombstone | StateName::Completed | StateName::Failed)
-        }
+        Some(StateName::Tombstone) => !matches!(stored, StateName::InProgress | StateName::Unknown),
+        // Earlier releases kept what was released among what failed.
+        Some(StateName::Released) => matches!(stored, StateName::Released | StateName::Failed),
         Some(state) => state == stored,
     };
     let all = CLASSES.iter().enumerate();

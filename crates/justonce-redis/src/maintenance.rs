@@ -123,11 +123,12 @@ impl RedisStore {
     ) -> StoreResult<usize> {
         let mut swept = 0;
         for portion in due.unwrap_or_default().chunks(COMMANDS_AT_ONCE) {
-            for answer in join_all(portion.iter().map(|id| self.sweep_one(id))).await {
+            let answers = join_all(portion.iter().map(|id| self.sweep_one(id))).await;
+            for (id, answer) in portion.iter().zip(answers) {
                 match answer {
                     Ok(Answer::Swept(SweepDone::Kept)) => {}
                     Ok(Answer::Swept(done)) => {
-                        report.count(done);
+                        report.count(*id, done);
                         swept += 1;
                     }
                     // One that cannot be read must not keep the others from being swept.

@@ -67,8 +67,11 @@ impl RedisStore {
             Action::Release(fence) => self.write(id, &scripts.release, *fence, &[]).await,
             Action::Renew(fence) => self.write(id, &scripts.renew, *fence, &[]).await,
             Action::Checkpoint(fence, point) => self.checkpoint(id, *fence, point).await,
-            Action::Abandon(fence, reason) => {
-                self.write(id, &scripts.abandon, *fence, &[reason.as_str().as_bytes()]).await
+            Action::Abandon(fence, why) => {
+                let reason = why.reason.as_str().as_bytes();
+                let cause = why.cause.as_ref().map(|cause| cause.as_str().as_bytes());
+                let words: Vec<&[u8]> = [Some(reason), cause].into_iter().flatten().collect();
+                self.write(id, &scripts.abandon, *fence, &words).await
             }
             Action::Resolve(fence, resolve) => self.resolve(id, *fence, resolve).await,
             Action::Expire(fence) => self.write(id, &scripts.expire, *fence, &[]).await,

@@ -51,15 +51,20 @@ pub(crate) fn begun(
             }))
         }
         [Value::Int(fence), Value::Int(since), Value::BulkString(reason), _held] => {
-            let reason = std::str::from_utf8(reason).ok().and_then(UnknownReason::parse);
-            wrote(Answer::Existing(Existing::Unknown(UnknownSince {
-                fence: Fence::new(number(*fence)?),
-                since: Timestamp::from_millis(number(*since)?),
-                reason: reason.ok_or_else(|| strange("a begin"))?,
-            })))
+            wrote(held(*fence, *since, reason)?)
         }
         _ => Err(strange("a begin")),
     }
+}
+
+/// The answer to a step that made the operation unknown.
+fn held(fence: i64, since: i64, reason: &[u8]) -> StoreResult<Answer> {
+    let reason = std::str::from_utf8(reason).ok().and_then(UnknownReason::parse);
+    Ok(Answer::Held(UnknownSince {
+        fence: Fence::new(number(fence)?),
+        since: Timestamp::from_millis(number(since)?),
+        reason: reason.ok_or_else(|| strange("a step that holds"))?,
+    }))
 }
 
 /// The answer to a begin whose script gave a single value: the fence of a claim that is new in
@@ -116,9 +121,15 @@ fn looked(
 
 /// The answer to a write.
 pub(crate) fn written(id: &RecordId, value: &Value) -> StoreResult<Answered> {
-    if let [Value::Int(left)] = parts(value) {
-        let answer = Answer::Renewed(Duration::from_millis(number(*left)?));
-        return Ok(Answered { answer, wrote: true });
+    let wrote = |answer| Ok(Answered { answer, wrote: true });
+    match parts(value) {
+        [Value::Int(left)] => {
+            return wrote(Answer::Renewed(Duration::from_millis(number(*left)?)));
+        }
+        [Value::Int(fence), Value::Int(since), Value::BulkString(reason), _held] => {
+            return wrote(held(*fence, *since, reason)?);
+        }
+        _ => {}
     }
     let (answer, wrote) = match word(value) {
         Some(b"applied") => (Answer::Applied, true),

@@ -9,10 +9,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use justonce::Entropy;
-use justonce::http::{BoxError, MatchedRoute, Problem, ProblemCode, RequestBody, Unframed};
+use justonce::http::{
+    AnsweredBy, BoxError, Cause, MatchedRoute, Problem, ProblemCode, RequestBody, Unframed,
+};
 use pin_project_lite::pin_project;
 use tower::Service;
 
@@ -83,8 +85,11 @@ where
             request.extensions_mut().insert(ResponseTimeout(limit.timeout));
         }
         let keep_unframed = limit.is_some_and(|limit| limit.keep_unframed);
+        let route = request.extensions().get::<MatchedRoute>().cloned();
+        let record = request.headers().get("idempotency-record").cloned();
+        let limits = Arc::clone(&self.limits);
         let answer = self.proxy.call(request);
-        ExplainedFuture { answer, limits: Arc::clone(&self.limits), keep_unframed }
+        ExplainedFuture { answer, limits, keep_unframed, route, record }
     }
 }
 
@@ -96,6 +101,8 @@ pin_project! {
         answer: F,
         limits: Arc<Limits>,
         keep_unframed: bool,
+        route: Option<MatchedRoute>,
+        record: Option<HeaderValue>,
     }
 }
 
@@ -113,7 +120,10 @@ where
         }
         Poll::Ready(Ok(match response.extensions().get::<Trouble>().copied() {
             None => response,
-            Some(trouble) => explained(&response, trouble, this.limits),
+            Some(trouble) => {
+                let about = (this.route.as_ref(), this.record.as_ref());
+                explained(&response, trouble, this.limits, about)
+            }
         }))
     }
 }
@@ -123,6 +133,7 @@ fn explained(
     response: &Response<ProxyBody>,
     trouble: Trouble,
     limits: &Limits,
+    (route, record): (Option<&MatchedRoute>, Option<&HeaderValue>),
 ) -> Response<ProxyBody> {
     let (code, detail) = match trouble {
         Trouble::NotReached => (ProblemCode::UpstreamUnreachable, NOT_REACHED),
@@ -132,10 +143,20 @@ fn explained(
         Trouble::RequestBroken => (ProblemCode::BodyIncomplete, BROKEN),
     };
     let instance = limits.entropy.next_uuid();
-    tracing::warn!(target: "justonce::upstream", ?trouble, %instance, "no answer of an upstream");
+    let (by, cause) = (response.extensions().get(), response.extensions().get());
+    tracing::warn!(
+        target: "justonce::upstream",
+        ?trouble,
+        route = route.map(MatchedRoute::name),
+        record = record.and_then(|record| record.to_str().ok()),
+        instance = %instance.urn(),
+        upstream = by.map(|by: &AnsweredBy| &*by.0),
+        cause = cause.map(Cause::as_str),
+        "no answer of an upstream"
+    );
     let problem = Problem::new(code, detail).status(response.status());
     let mut told = problem.into_response(&limits.base, instance).map(ProxyBody::full);
-    *told.extensions_mut() = response.extensions().clone();
+    told.extensions_mut().extend(response.extensions().clone());
     told
 }
 

@@ -16,6 +16,7 @@ pub mod gateway;
 pub mod keys;
 pub mod listen;
 pub mod logs;
+mod metrics;
 pub mod migrate;
 mod probe;
 pub mod proxy;

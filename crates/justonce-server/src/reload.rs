@@ -17,6 +17,7 @@ use crate::config::{self, AdminToken, Flags, Settings};
 use crate::files::{self, Content, Named};
 use crate::gateway::Gateway;
 use crate::listen::ServerTls;
+use crate::metrics::RELOADS;
 use crate::serve::say_what_is_risky;
 
 /// Editors write a file in several steps: this long after the last one it is read.
@@ -193,7 +194,7 @@ impl Reloader {
                 "refused"
             }
         };
-        counter!("justonce_reloads_total", "result" => result).increment(1);
+        counter!(RELOADS, "result" => result).increment(1);
     }
 }
 

@@ -3,16 +3,16 @@
 use justonce::{HowResolved, RecordId, Resolver};
 use metrics::counter;
 
+use crate::metrics::RESOLUTIONS;
+
 /// One that was taken.
 pub(crate) fn count(by: &Resolver, how: HowResolved) {
-    counter!("idempotency_resolutions_total", "by" => by.kind(), "result" => how.as_str())
-        .increment(1);
+    counter!(RESOLUTIONS, "by" => by.kind(), "result" => how.as_str()).increment(1);
 }
 
 /// One that came too late, or was about something that is not unknown.
 pub(crate) fn count_lost(by: &Resolver) {
-    counter!("idempotency_resolutions_total", "by" => by.kind(), "result" => "refused")
-        .increment(1);
+    counter!(RESOLUTIONS, "by" => by.kind(), "result" => "refused").increment(1);
 }
 
 /// A line of the log for one that was taken.
@@ -27,10 +27,7 @@ pub(crate) fn tell(id: RecordId, by: &Resolver, how: HowResolved) {
 pub(crate) fn describe() {
     for by in ["probe", "callback", "operator"] {
         for result in ["completed", "failed", "released", "refused"] {
-            let series = counter!(
-                "idempotency_resolutions_total", "by" => by, "result" => result
-            );
-            series.increment(0);
+            counter!(RESOLUTIONS, "by" => by, "result" => result).increment(0);
         }
     }
 }

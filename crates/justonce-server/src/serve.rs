@@ -20,7 +20,7 @@ use crate::gateway::Gateway;
 use crate::listen::{ListenLimits, Listener, ServerTls};
 use crate::proxy::{BreakerSettings, Proxy, ProxySettings, UpstreamAddress};
 use crate::reload::{Live, Reloader, Seen};
-use crate::{logs, resolutions, stores, upkeep};
+use crate::{logs, stores, upkeep};
 
 /// The bounds of the buckets of all durations, in seconds.
 const BUCKETS_S: &[f64] = &[
@@ -71,7 +71,7 @@ fn raise_open_files() {
 async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let mut ends = Ends::watch()?;
     let metrics = recorder()?;
-    resolutions::describe();
+    crate::metrics::describe();
     let engine = stores::engine(&settings).await?;
     let service = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
     let seen = Seen::now(flags, &settings);
@@ -101,6 +101,12 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
         stop.clone().cancelled_owned(),
         settings.grace,
     ));
+    info!(
+        owner = engine.owner().as_str(),
+        host = host(),
+        pid = std::process::id(),
+        "an engine starts"
+    );
     info!(upstreams = ?settings.upstreams, store = %settings.store, "the gateway runs");
     tokio::select! {
         name = ends.wait() => info!(signal = name, "stopping"),
@@ -189,6 +195,12 @@ fn listener(settings: &Settings) -> anyhow::Result<(Listener, Option<ServerTls>)
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
 fn percent(share: f64) -> u32 {
     (share.clamp(0.0, 1.0) * 100.0).round() as u32
+}
+
+/// The name of the machine, or of the container.
+fn host() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(name.trim().to_owned())
 }
 
 const fn scheme(settings: &Settings) -> &'static str {

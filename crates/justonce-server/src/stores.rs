@@ -16,6 +16,7 @@ use justonce::{EmbeddedStore, Engine, Entropy, StoreError, SystemClock};
 use metrics::{Counter, counter};
 
 use crate::config::{NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl};
+use crate::metrics::CACHE_LOOKUPS;
 
 /// Blocks of the disk that the embedded store keeps in memory. The gateway's promise is a small
 /// footprint; the system's own cache of files comes on top of it.
@@ -138,7 +139,7 @@ fn near(store: impl Records + Maintenance, settings: &StoreSettings) -> SharedSt
 /// Counts what a cache does.
 fn watched(cache: &'static str) -> impl Fn(CacheEvent<'_>) + Send + Sync + 'static {
     let count = |result: &'static str| -> Counter {
-        counter!("idempotency_cache_lookups_total", "cache" => cache, "result" => result)
+        counter!(CACHE_LOOKUPS, "cache" => cache, "result" => result)
     };
     let (hit, missed) = (count("hit"), count("miss"));
     let (skipped, failed) = (count("skipped"), count("failed"));

@@ -7,6 +7,8 @@ use metrics::counter;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::EXPIRATIONS;
+
 /// The pause when no retention has ended.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// The pause between two portions when there is more.
@@ -18,13 +20,11 @@ const METRICS_EVERY: Duration = Duration::from_secs(5);
 
 /// Ends retentions, in small portions, until told to stop.
 pub(crate) async fn sweep(engine: Engine, stop: CancellationToken) {
-    let expirations = counter!("idempotency_ttl_expirations_total");
-    let held = counter!("idempotency_lapsed_claims_total");
+    let expirations = counter!(EXPIRATIONS);
     loop {
         let pause = match engine.sweep(SWEEP_PORTION).await {
             Ok(report) => {
                 expirations.increment(report.removed + report.buried);
-                held.increment(report.held);
                 if report.more { SWEEP_PAUSE } else { SWEEP_EVERY }
             }
             // Retention is never urgent, and reads check it by themselves.

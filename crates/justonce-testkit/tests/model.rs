@@ -91,6 +91,7 @@ mutants! {
     mutant_stale_fence_saves_is_caught: "stale_fence_saves",
     mutant_stale_fence_abandons_is_caught: "stale_fence_abandons",
     mutant_stale_fence_resolves_is_caught: "stale_fence_resolves",
+    mutant_becoming_unknown_is_told_twice_is_caught: "becoming_unknown_is_told_twice",
     mutant_completed_is_overwritten_is_caught: "completed_is_overwritten",
     mutant_completion_need_not_be_durable_is_caught: "completion_need_not_be_durable",
     mutant_abandon_frees_under_hold_is_caught: "abandon_frees_under_hold",

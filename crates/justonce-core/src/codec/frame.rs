@@ -17,8 +17,10 @@ use crate::error::{Damage, DamagedRecord};
 use crate::record::RecordId;
 use crate::store::Stored;
 
-/// The format version that this release writes.
-pub const FORMAT_VERSION: u8 = 1;
+/// The newest format version. A record is written in the oldest that can say it.
+pub const FORMAT_VERSION: u8 = 2;
+/// The version without the causes in notes.
+pub(super) const FORMAT_VERSION_1: u8 = 1;
 /// Payloads below this many bytes are not worth compressing.
 pub const COMPRESS_FROM_BYTES: usize = 1024;
 /// No encoded record is larger than this: a length beyond it is damage, not a record.
@@ -32,7 +34,7 @@ const FLAG_LZ4: u8 = 1;
 #[must_use]
 pub fn encode(id: &RecordId, stored: &Stored) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER_BYTES + write::size_hint(stored));
-    frame.extend_from_slice(&[MAGIC, FORMAT_VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    frame.extend_from_slice(&[MAGIC, write::version(stored), 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let mut frame = write::write(stored, frame);
     if frame.len() >= HEADER_BYTES + COMPRESS_FROM_BYTES
         && let Some(smaller) = compressed(&frame)
@@ -91,18 +93,20 @@ fn unframe(id: &RecordId, frame: &[u8]) -> Result<Stored, Damage> {
         return Err(Damage::Foreign);
     }
     // The version comes first: another version may have its checksum elsewhere.
-    if *version != FORMAT_VERSION {
+    if !(FORMAT_VERSION_1..=FORMAT_VERSION).contains(version) {
         return Err(Damage::Version(*version));
     }
     let sum = <[u8; 8]>::try_from(sum).map_err(|_| Damage::Truncated)?;
     if u64::from_le_bytes(sum) != checksum(id, frame) {
         return Err(Damage::Checksum);
     }
-    match *flags {
+    let stored = match *flags {
         0 => read::read(payload),
         FLAG_LZ4 => read::read(&decompressed(payload)?),
         other => Err(Damage::Flags(other)),
-    }
+    }?;
+    // A version says no more than it can.
+    if write::version(&stored) > *version { Err(Damage::Content) } else { Ok(stored) }
 }
 
 fn decompressed(payload: &[u8]) -> Result<Vec<u8>, Damage> {

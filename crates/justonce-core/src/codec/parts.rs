@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::frame::{COMPRESS_FROM_BYTES, FORMAT_VERSION, MAX_RECORD_BYTES};
+use super::frame::{COMPRESS_FROM_BYTES, FORMAT_VERSION_1, MAX_RECORD_BYTES};
 use super::{read, write};
 use crate::claim::Owner;
 use crate::error::Damage;
@@ -30,7 +30,7 @@ pub fn encode_outcome(outcome: &Outcome) -> Vec<u8> {
 pub fn append_outcome(outcome: &Outcome, mut bytes: Vec<u8>) -> Vec<u8> {
     let head_at = bytes.len();
     bytes.reserve_exact(outcome_size(outcome));
-    bytes.extend_from_slice(&[FORMAT_VERSION; HEADER_BYTES]);
+    bytes.extend_from_slice(&[FORMAT_VERSION_1; HEADER_BYTES]);
     let mut bytes = write::outcome(outcome, bytes);
     let mut flags = 0;
     if payload(&bytes, head_at).len() >= COMPRESS_FROM_BYTES {
@@ -70,7 +70,7 @@ pub fn decode_outcome(bytes: &[u8]) -> Result<Outcome, Damage> {
     let [version, flags, sum @ ..] = header else {
         return Err(Damage::Truncated);
     };
-    if *version != FORMAT_VERSION {
+    if *version != FORMAT_VERSION_1 {
         return Err(Damage::Version(*version));
     }
     let sum = <[u8; 8]>::try_from(sum).map_err(|_| Damage::Truncated)?;
@@ -104,7 +104,9 @@ pub fn note_words(kind: &NoteKind) -> (&'static str, Vec<&str>) {
         NoteKind::FailedForNow => ("failed_for_now", vec![]),
         NoteKind::FailedForGood => ("failed_for_good", vec![]),
         NoteKind::GivenUp(reason) => ("given_up", vec![reason.as_str()]),
+        NoteKind::GivenUpBecause(reason, why) => ("given_up", vec![reason.as_str(), why.as_str()]),
         NoteKind::Held(reason) => ("held", vec![reason.as_str()]),
+        NoteKind::HeldBecause(reason, why) => ("held", vec![reason.as_str(), why.as_str()]),
         NoteKind::Refused(step) => ("refused", vec![step.as_str()]),
         NoteKind::Released => ("released", vec![]),
         NoteKind::Resolved(by, how, why) => {
@@ -129,7 +131,13 @@ pub fn note_kind(name: &str, words: &[&str]) -> Option<NoteKind> {
         ("failed_for_now", []) => NoteKind::FailedForNow,
         ("failed_for_good", []) => NoteKind::FailedForGood,
         ("given_up", [reason]) => NoteKind::GivenUp(UnknownReason::parse(reason)?),
+        ("given_up", [reason, why]) => {
+            NoteKind::GivenUpBecause(UnknownReason::parse(reason)?, Why::new(why))
+        }
         ("held", [reason]) => NoteKind::Held(UnknownReason::parse(reason)?),
+        ("held", [reason, why]) => {
+            NoteKind::HeldBecause(UnknownReason::parse(reason)?, Why::new(why))
+        }
         ("refused", [step]) => NoteKind::Refused(RefusedStep::parse(step)?),
         ("released", []) => NoteKind::Released,
         ("resolved", [who, name, how, why]) => {
@@ -204,6 +212,8 @@ mod tests {
         ];
         kinds.extend(UnknownReason::ALL.map(NoteKind::Held));
         kinds.extend(UnknownReason::ALL.map(NoteKind::GivenUp));
+        kinds.extend(UnknownReason::ALL.map(|reason| NoteKind::HeldBecause(reason, why())));
+        kinds.extend(UnknownReason::ALL.map(|reason| NoteKind::GivenUpBecause(reason, why())));
         kinds.extend(RefusedStep::ALL.map(NoteKind::Refused));
         for kind in kinds {
             let (name, words) = note_words(&kind);

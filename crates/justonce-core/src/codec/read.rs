@@ -184,6 +184,12 @@ fn read_note(wire: &WireNote<'_>) -> Note {
         WireKind::FailedForGood => NoteKind::FailedForGood,
         WireKind::GivenUp(reason) => NoteKind::GivenUp(read_reason(reason)),
         WireKind::Held(reason) => NoteKind::Held(read_reason(reason)),
+        WireKind::GivenUpBecause(reason, why) => {
+            NoteKind::GivenUpBecause(read_reason(reason), Why::new(why))
+        }
+        WireKind::HeldBecause(reason, why) => {
+            NoteKind::HeldBecause(read_reason(reason), Why::new(why))
+        }
         WireKind::Released => NoteKind::Released,
         WireKind::Refused(step) => NoteKind::Refused(read_refused(step)),
         WireKind::Resolved { by, name, how, why } => {

@@ -162,6 +162,9 @@ pub(super) enum WireKind<'a> {
     Refused(WireRefused),
     Resolved { by: WireResolver, name: &'a str, how: WireHow, why: &'a str },
     Released,
+    // From here on: format version 2.
+    GivenUpBecause(WireReason, &'a str),
+    HeldBecause(WireReason, &'a str),
 }
 
 #[derive(Serialize, Deserialize)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_bytes::Bytes as Raw;
 
+use super::frame::{FORMAT_VERSION, FORMAT_VERSION_1};
 use super::wire::{
     WireBody, WireCheckpoint, WireEntry, WireHow, WireKind, WireNote, WireOnFailure, WireOnLapsed,
     WireOutcome, WirePolicy, WireReason, WireRecord, WireRefused, WireResolver, WireSettled,
@@ -32,6 +33,14 @@ pub(super) fn size_hint(stored: &Stored) -> usize {
         Entry::Tombstone(_) => 0,
     };
     TYPICAL_OVERHEAD_BYTES + body
+}
+
+/// The version that the payload needs: the oldest that can say it, so that releases which know only
+/// that one can read it.
+pub(super) fn version(stored: &Stored) -> u8 {
+    let needs_2 =
+        |note: &Note| matches!(note.kind, NoteKind::GivenUpBecause(..) | NoteKind::HeldBecause(..));
+    if stored.timeline.notes().iter().any(needs_2) { FORMAT_VERSION } else { FORMAT_VERSION_1 }
 }
 
 /// Appends the payload.
@@ -190,6 +199,12 @@ fn wire_note(note: &Note) -> WireNote<'_> {
         NoteKind::FailedForGood => WireKind::FailedForGood,
         NoteKind::GivenUp(reason) => WireKind::GivenUp(wire_reason(*reason)),
         NoteKind::Held(reason) => WireKind::Held(wire_reason(*reason)),
+        NoteKind::GivenUpBecause(reason, why) => {
+            WireKind::GivenUpBecause(wire_reason(*reason), why.as_str())
+        }
+        NoteKind::HeldBecause(reason, why) => {
+            WireKind::HeldBecause(wire_reason(*reason), why.as_str())
+        }
         NoteKind::Released => WireKind::Released,
         NoteKind::Refused(step) => WireKind::Refused(wire_refused(*step)),
         NoteKind::Resolved(resolver, how, why) => {

@@ -114,6 +114,10 @@ impl Engine {
                 }
                 Ok(Begun::Existing(existing))
             }
+            Ok(Answer::Held(unknown)) => {
+                guard.disarm();
+                Ok(Begun::Existing(Existing::Unknown(unknown)))
+            }
             Ok(other) => Err(unexpected(&step.action, &other).into()),
             Err(error) => {
                 if error.effect() == Effect::NotApplied {

@@ -112,6 +112,12 @@ impl Engine {
         &self.inner.store
     }
 
+    /// The name under which this engine holds claims.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.inner.owner
+    }
+
     /// How busy the engine is now.
     #[must_use]
     pub fn load(&self) -> Load {

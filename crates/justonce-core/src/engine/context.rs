@@ -14,6 +14,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::operation::Operation;
 use crate::step::Lost;
+use crate::timeline::Why;
 
 /// What a handler knows and can do while it runs.
 #[derive(Clone)]
@@ -90,6 +91,19 @@ impl Context {
         Ok(self.active.numbered(Checkpoint::new(name, data)?))
     }
 
+    /// Says what this handler sees, for the case that it ends without knowing whether the operation
+    /// took effect: the cause is kept in the timeline, for operators, and cut at
+    /// [`MAX_NOTE_TEXT_BYTES`](crate::MAX_NOTE_TEXT_BYTES). The last one counts.
+    pub fn explain(&self, cause: &str) {
+        self.active.saw(Why::new(cause));
+    }
+
+    /// The same as a value that outlives the context and holds little.
+    #[must_use]
+    pub fn explainer(&self) -> Explainer {
+        Explainer(Arc::clone(&self.active))
+    }
+
     /// Waits until another owner has taken over, for handlers that hand work to others and want
     /// to stop it. The engine drops the handler by itself at that moment.
     pub async fn lost(&self) {
@@ -104,6 +118,23 @@ impl fmt::Debug for Context {
             .field("fence", &self.active.fence)
             .field("attempt", &self.attempt)
             .finish_non_exhaustive()
+    }
+}
+
+/// Says what a handler sees: see [`Context::explain`].
+#[derive(Clone)]
+pub struct Explainer(Arc<Active>);
+
+impl Explainer {
+    /// As [`Context::explain`].
+    pub fn explain(&self, cause: &str) {
+        self.0.saw(Why::new(cause));
+    }
+}
+
+impl fmt::Debug for Explainer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Explainer").field(&self.0.id).finish()
     }
 }
 

@@ -155,7 +155,7 @@ impl HeldClaim {
     ///
     /// If the store fails. The claim is still held then, and the call may be repeated.
     pub async fn abandon(&mut self, reason: UnknownReason) -> StoreResult<Settlement> {
-        self.settle(Action::Abandon(self.fence(), reason)).await
+        self.settle(Action::Abandon(self.fence(), reason.into())).await
     }
 
     /// Saves a recovery point.
@@ -180,7 +180,8 @@ impl HeldClaim {
     }
 
     /// How the claim ends. From now on this is stored, whatever becomes of the caller.
-    pub(super) fn say(&mut self, action: Action) {
+    pub(super) fn say(&mut self, mut action: Action) {
+        self.active.explain(&mut action);
         self.said = Some(Step::new(self.id(), action));
     }
 
@@ -202,7 +203,7 @@ impl HeldClaim {
 /// Takes a step that ends a claim.
 pub(super) async fn settled_by(inner: &Inner, step: &Step) -> StoreResult<Settlement> {
     match inner.store.apply(step).await? {
-        Answer::Applied => Ok(Settlement::Stored),
+        Answer::Applied | Answer::Held(_) => Ok(Settlement::Stored),
         Answer::Lost(lost) => Ok(Settlement::Lost(lost)),
         other => Err(unexpected(&step.action, &other)),
     }
@@ -217,7 +218,8 @@ impl Drop for HeldClaim {
         let inner = Arc::clone(&self.inner);
         let Some(step) = self.said.take() else {
             self.forget();
-            let action = Action::Abandon(self.fence(), UnknownReason::Dropped);
+            let mut action = Action::Abandon(self.fence(), UnknownReason::Dropped.into());
+            self.active.explain(&mut action);
             let step = Step::new(self.id(), action);
             self.inner.background.spawn(async move {
                 // One try is enough: if it fails, the lease lapses and says the same.

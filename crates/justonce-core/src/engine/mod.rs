@@ -44,7 +44,7 @@ mod wait;
 
 pub use begin::Begun;
 pub use builder::{Engine, EngineBuilder, Limits, Load};
-pub use context::{Context, SaveError};
+pub use context::{Context, Explainer, SaveError};
 pub use handler_error::{Classify, HandlerError};
 pub use held::{HeldClaim, Settlement};
 pub use look::Looked;

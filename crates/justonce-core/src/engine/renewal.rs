@@ -22,7 +22,8 @@ use super::lost::LostBegins;
 use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
 use crate::record::RecordId;
-use crate::step::{Action, Answer, Claimed, Lost, Step};
+use crate::step::{Abandonment, Action, Answer, Claimed, Lost, Step};
+use crate::timeline::Why;
 
 /// Leases are renewed when this part of them has passed.
 const RENEW_AFTER: u32 = 3;
@@ -50,6 +51,8 @@ pub(super) struct Active {
     saved: AtomicU32,
     /// The begin, if a try of it was not answered.
     doubt: Mutex<Option<Step>>,
+    /// What the handler saw, in case it does not know what it did.
+    cause: Mutex<Option<Why>>,
 }
 
 /// The renewals that are due, in their order.
@@ -87,6 +90,7 @@ impl Active {
             lost_signal: Notify::new(),
             saved: AtomicU32::new(0),
             doubt: Mutex::new(doubt),
+            cause: Mutex::new(None),
         });
         inner.renewals.insert(inner, &active);
         active
@@ -120,6 +124,18 @@ impl Active {
     fn lose(&self) {
         self.lost.store(true, Ordering::Release);
         self.lost_signal.notify_waiters();
+    }
+
+    /// Remembers what the handler saw, for the case that it does not know what it did.
+    pub(super) fn saw(&self, cause: Why) {
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
+    }
+
+    /// Adds what the handler saw to an abandon that says nothing about it.
+    pub(super) fn explain(&self, action: &mut Action) {
+        if let Action::Abandon(_, Abandonment { cause: cause @ None, .. }) = action {
+            *cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        }
     }
 
     /// A recovery point as the next one of this claim.

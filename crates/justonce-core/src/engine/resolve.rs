@@ -21,6 +21,9 @@ impl Engine {
         fence: Fence,
         resolve: Resolve,
     ) -> StoreResult<Settlement> {
+        // A lapse that nobody has written down yet is written down, and so counted, before it is
+        // resolved.
+        self.inner.store.apply(&Step::new(id, Action::Sweep)).await?;
         let step = Step::new(id, Action::Resolve(fence, Box::new(resolve)));
         match self.inner.store.apply(&step).await? {
             Answer::Applied => Ok(Settlement::Stored),

@@ -15,7 +15,8 @@ use crate::claim::Fence;
 use crate::operation::{OnConcurrent, Operation};
 use crate::outcome::Outcome;
 use crate::record::UnknownReason;
-use crate::step::{Action, Busy, Existing, FailureKind};
+use crate::step::{Abandonment, Action, Busy, Existing, FailureKind};
+use crate::timeline::Why;
 
 impl Engine {
     /// Runs the handler if the operation is new, and replays its outcome if it is not.
@@ -143,8 +144,9 @@ impl Engine {
             }
             // It may have taken effect, and nobody may run it twice.
             Ended::Itself(Err(HandlerError::Unclassified(error))) if claim.is_at_most_once() => {
-                let action = Action::Abandon(fence, UnknownReason::Reported);
-                (action, Said::Unclassified(error))
+                let cause = error.body().map(|text| Why::new(&String::from_utf8_lossy(text)));
+                let why = Abandonment { reason: UnknownReason::Reported, cause };
+                (Action::Abandon(fence, why), Said::Unclassified(error))
             }
             Ended::Itself(Err(
                 HandlerError::Retryable(failure) | HandlerError::Unclassified(failure),
@@ -172,7 +174,7 @@ impl Engine {
 }
 
 fn abandoned(fence: Fence, reason: UnknownReason) -> (Action, Said) {
-    (Action::Abandon(fence, reason), Said::Nothing(Ran::Abandoned(reason)))
+    (Action::Abandon(fence, reason.into()), Said::Nothing(Ran::Abandoned(reason)))
 }
 
 /// What the handler said, for the caller to hear once it is stored.

@@ -43,7 +43,7 @@ impl Maintenance for MemoryStore {
         let mut report = SweepReport { more: due.len() > limit, ..SweepReport::default() };
         for id in due.into_iter().take(limit) {
             if let Answer::Swept(done) = self.step(id, &Action::Sweep) {
-                report.count(done);
+                report.count(id, done);
             }
         }
         Ok(report)

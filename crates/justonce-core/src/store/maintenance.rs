@@ -215,6 +215,8 @@ pub struct Stats {
     pub completed: StateStats,
     /// Failures.
     pub failed: StateStats,
+    /// What was released after earlier attempts, or by a resolution.
+    pub released: StateStats,
     /// Unknown outcomes.
     pub unknown: StateStats,
     /// Tombstones.
@@ -239,6 +241,7 @@ impl Stats {
             StateName::InProgress => Some(&self.in_progress),
             StateName::Completed => Some(&self.completed),
             StateName::Failed => Some(&self.failed),
+            StateName::Released => Some(&self.released),
             StateName::Unknown => Some(&self.unknown),
             StateName::Tombstone => Some(&self.tombstone),
         }
@@ -251,6 +254,7 @@ impl Stats {
             StateName::InProgress => Some(&mut self.in_progress),
             StateName::Completed => Some(&mut self.completed),
             StateName::Failed => Some(&mut self.failed),
+            StateName::Released => Some(&mut self.released),
             StateName::Unknown => Some(&mut self.unknown),
             StateName::Tombstone => Some(&mut self.tombstone),
         }
@@ -289,14 +293,14 @@ impl Stats {
 }
 
 /// What a sweep did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
     /// Records and tombstones removed.
     pub removed: u64,
     /// Records that became tombstones.
     pub buried: u64,
-    /// Lapsed claims that became unknown.
-    pub held: u64,
+    /// The records of lapsed claims that became unknown by this sweep.
+    pub held: Vec<RecordId>,
     /// Records that could not be read: they are left as they are.
     pub damaged: u64,
     /// Whether more may be waiting.
@@ -304,13 +308,19 @@ pub struct SweepReport {
 }
 
 impl SweepReport {
+    /// How many records were changed.
+    #[must_use]
+    pub const fn changed(&self) -> u64 {
+        self.removed + self.buried + self.held.len() as u64
+    }
+
     /// Counts what happened to one record.
-    pub const fn count(&mut self, done: crate::step::SweepDone) {
+    pub fn count(&mut self, id: RecordId, done: crate::step::SweepDone) {
         match done {
             crate::step::SweepDone::Kept => {}
             crate::step::SweepDone::Removed => self.removed += 1,
             crate::step::SweepDone::Buried => self.buried += 1,
-            crate::step::SweepDone::Held => self.held += 1,
+            crate::step::SweepDone::Held => self.held.push(id),
         }
     }
 }

@@ -31,7 +31,7 @@ pub use lanes::{Caller, Carrier, LaneLimits, Lanes, Told, Waiting, may_share};
 pub use maintenance::{
     Cursor, ListQuery, MAX_PAGE, Maintenance, Page, StateStats, Stats, Summary, SweepReport,
 };
-pub use observe::{Observed, Observer, Seen};
+pub use observe::{BecameUnknown, Observed, Observer, Seen};
 pub use records::{Records, Stored};
 pub use retry::{Retry, RetryPolicy};
 pub use shards::{IdHasher, IdMap, Shards};

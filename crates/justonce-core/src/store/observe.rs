@@ -1,14 +1,18 @@
-//! Tells an observer about every store call: the hook for metrics and traces.
+//! Tells an observer about every store call, and about every operation that becomes unknown: the
+//! hook for metrics and traces.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
-use crate::claim::Fence;
+use crate::claim::{Fence, Owner};
 use crate::error::{StoreError, StoreResult};
-use crate::record::RecordId;
-use crate::step::{Answer, Step};
+use crate::key::Key;
+use crate::record::{Entry, RecordId, State, UnknownReason};
+use crate::scope::Scope;
+use crate::step::{Action, Answer, Step, SweepDone};
+use crate::timeline::Why;
 
 /// One store call, after it ended.
 #[derive(Clone, Copy, Debug)]
@@ -21,10 +25,33 @@ pub struct Seen<'a> {
     pub elapsed: Duration,
 }
 
+/// An operation that a step made unknown. What is missing could not be read from its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BecameUnknown {
+    /// The name of its record.
+    pub id: RecordId,
+    /// Why it is unknown.
+    pub reason: UnknownReason,
+    /// Whose namespace its key lives in.
+    pub scope: Option<Scope>,
+    /// Its key.
+    pub key: Option<Key>,
+    /// Who held the claim.
+    pub owner: Option<Owner>,
+    /// What the owner saw.
+    pub cause: Option<Why>,
+}
+
 /// Somebody who wants to know about store calls. Called on the hot path: be quick.
 pub trait Observer: Send + Sync + 'static {
     /// A call ended.
     fn seen(&self, seen: Seen<'_>);
+
+    /// A step of this store made an operation unknown: an abandon, or a begin or a sweep that found
+    /// a lapsed claim. Of all processes that share the store, one hears of each operation.
+    fn became_unknown(&self, unknown: &BecameUnknown) {
+        let _ = unknown;
+    }
 }
 
 impl<F: Fn(Seen<'_>) + Send + Sync + 'static> Observer for F {
@@ -53,6 +80,18 @@ impl<S> Observed<S> {
         Self { inner, observer: Arc::new(observer) }
     }
 
+    /// Tells that an operation became unknown, with what its record says.
+    async fn tell_unknown(&self, told: BecameUnknown)
+    where
+        S: Records,
+    {
+        // Told also if the caller leaves while the record is read.
+        let mut telling = Telling { observer: &*self.observer, told };
+        if let Ok(Some(stored)) = self.inner.get(&telling.told.id).await {
+            telling.told.fill(&stored);
+        }
+    }
+
     async fn watch<T>(
         &self,
         call: &'static str,
@@ -67,6 +106,55 @@ impl<S> Observed<S> {
     }
 }
 
+impl BecameUnknown {
+    const fn of(id: RecordId, reason: UnknownReason) -> Self {
+        Self { id, reason, scope: None, key: None, owner: None, cause: None }
+    }
+
+    /// Whether this very step made an operation unknown.
+    fn by(step: &Step, answer: &Answer) -> Option<Self> {
+        let reason = match answer {
+            Answer::Held(unknown) => unknown.reason,
+            Answer::Swept(SweepDone::Held) => UnknownReason::Lapsed,
+            _ => return None,
+        };
+        let told = Self::of(step.id, reason);
+        Some(match &step.action {
+            Action::Begin(begin) => {
+                Self { scope: Some(begin.scope.clone()), key: Some(begin.key.clone()), ..told }
+            }
+            _ => told,
+        })
+    }
+
+    /// Takes over what a record says. It may have been resolved since: its timeline still tells why
+    /// it was unknown.
+    fn fill(&mut self, stored: &Stored) {
+        let Entry::Record(record) = &stored.entry else { return };
+        self.scope = Some(record.subject.scope.clone());
+        self.key = Some(record.subject.key.clone());
+        let mut notes = stored.timeline.notes().iter().rev();
+        if let Some((reason, cause)) = notes.find_map(|note| note.kind.unknown_because()) {
+            (self.reason, self.cause) = (reason, cause.cloned());
+        }
+        if let State::Unknown(unknown) = &record.state {
+            self.owner = Some(unknown.owner.clone());
+        }
+    }
+}
+
+/// Tells the observer when it is dropped.
+struct Telling<'a> {
+    observer: &'a dyn Observer,
+    told: BecameUnknown,
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        self.observer.became_unknown(&self.told);
+    }
+}
+
 impl<S: fmt::Debug> fmt::Debug for Observed<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Observed").field("inner", &self.inner).finish_non_exhaustive()
@@ -75,7 +163,11 @@ impl<S: fmt::Debug> fmt::Debug for Observed<S> {
 
 impl<S: Records> Records for Observed<S> {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
-        self.watch(step.action.name(), self.inner.apply(step), Answer::name).await
+        let answer = self.watch(step.action.name(), self.inner.apply(step), Answer::name).await?;
+        if let Some(told) = BecameUnknown::by(step, &answer) {
+            self.tell_unknown(told).await;
+        }
+        Ok(answer)
     }
 
     async fn get(&self, id: &RecordId) -> StoreResult<Option<Stored>> {
@@ -88,7 +180,7 @@ impl<S: Records> Records for Observed<S> {
     }
 }
 
-impl<S: Maintenance> Maintenance for Observed<S> {
+impl<S: Records + Maintenance> Maintenance for Observed<S> {
     async fn list(&self, query: &ListQuery) -> StoreResult<Page> {
         self.watch("list", self.inner.list(query), |_| "page").await
     }
@@ -98,7 +190,11 @@ impl<S: Maintenance> Maintenance for Observed<S> {
     }
 
     async fn sweep(&self, limit: usize) -> StoreResult<SweepReport> {
-        self.watch("sweep_all", self.inner.sweep(limit), |_| "swept").await
+        let report = self.watch("sweep_all", self.inner.sweep(limit), |_| "swept").await?;
+        for id in &report.held {
+            self.tell_unknown(BecameUnknown::of(*id, UnknownReason::Lapsed)).await;
+        }
+        Ok(report)
     }
 
     async fn ready(&self) -> StoreResult<()> {

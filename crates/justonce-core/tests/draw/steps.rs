@@ -166,7 +166,7 @@ impl Drawn {
             What::Release => Action::Release(fence),
             What::Renew => Action::Renew(fence),
             What::Checkpoint(checkpoint) => Action::Checkpoint(fence, checkpoint),
-            What::Abandon(reason) => Action::Abandon(fence, reason),
+            What::Abandon(reason) => Action::Abandon(fence, reason.into()),
             What::Resolve(resolution) => Action::Resolve(
                 fence,
                 Box::new(Resolve {

@@ -110,6 +110,7 @@ const fn state_to_byte(state: StateName) -> u8 {
         StateName::Unknown => 5,
         StateName::Tombstone => 6,
         StateName::Absent => 7,
+        StateName::Released => 8,
     }
 }
 
@@ -123,6 +124,7 @@ const fn home_from_bytes(tag: u8, bytes: u32) -> Option<Home> {
         5 => StateName::Unknown,
         6 => StateName::Tombstone,
         7 => StateName::Absent,
+        8 => StateName::Released,
         _ => return None,
     };
     Some(Home::Done(state, bytes))

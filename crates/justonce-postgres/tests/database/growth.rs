@@ -69,7 +69,7 @@ async fn seed(stage: &Stage) {
     stage.claim(&operation("lapsed", OnLapsed::Hold, Duration::from_millis(10))).await;
     let abandoned = hold("abandoned");
     let fence = stage.claim(&abandoned).await;
-    let abandon = Action::Abandon(fence, UnknownReason::Reported);
+    let abandon = Action::Abandon(fence, UnknownReason::Reported.into());
     stage.store.apply(&Step::new(abandoned.id(), abandon)).await.unwrap();
     let failed = hold("failed");
     let fence = stage.claim(&failed).await;

@@ -169,7 +169,7 @@ async fn a_locked_record_stops_nobody_else() {
     assert!(!stopped.is_finished(), "the lock was not waited for");
     client.batch_execute("ROLLBACK").await.unwrap();
     let answer = stopped.await.unwrap().unwrap();
-    assert!(matches!(answer, Answer::Existing(Existing::Unknown(_))), "{answer:?}");
+    assert!(matches!(answer, Answer::Held(_)), "{answer:?}");
 }
 
 /// Whoever goes away while its step waits or is on its way takes nobody along.

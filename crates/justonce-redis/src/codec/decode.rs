@@ -388,7 +388,11 @@ fn record(
             checkpoint: reply.point,
         }),
         b'W' => State::Failed(Failed::Waiting(Waiting {
-            failure: reply.outcome()?,
+            // A line in a list has no failure, but shows whether there is one.
+            failure: match reply.is_there || head.reply_bytes == 0 {
+                true => reply.outcome()?,
+                false => Outcome::bytes("not read"),
+            },
             retry_at: head.till,
             expires_at: head.also,
             policy: Arc::new(policy),

@@ -73,7 +73,7 @@ async fn duplicates_of_what_runs_or_is_unknown_write_nothing_either() {
     claim(&store, &running).await;
     let unknown = operation("unknown", Duration::from_secs(30), OnLapsed::Hold);
     let fence = claim(&store, &unknown).await.fence;
-    let abandon = Action::Abandon(fence, justonce_core::UnknownReason::Reported);
+    let abandon = Action::Abandon(fence, justonce_core::UnknownReason::Reported.into());
     store.apply(&Step::new(unknown.id(), abandon)).await.unwrap();
     reset(&server);
     for operation in [&running, &unknown] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use justonce_core::store::{Maintenance, Records};
 use justonce_core::{
-    Action, Answer, Effect, Existing, Lost, NoteKind, OnLapsed, Outcome, Step, StoreErrorKind,
+    Action, Answer, Effect, Lost, NoteKind, OnLapsed, Outcome, Step, StoreErrorKind,
 };
 use justonce_redis::RedisStore;
 use justonce_testkit::servers::RedisServer;
@@ -152,10 +152,7 @@ async fn a_server_that_stood_still_longer_than_the_lease_fences_the_old_owner_of
     assert!(refused, "{:?}", stored.timeline);
 
     let answer = begin(&new, &hold).await.unwrap();
-    assert!(
-        matches!(&answer, Answer::Existing(Existing::Unknown(unknown)) if unknown.fence == held),
-        "{answer:?}"
-    );
+    assert!(matches!(&answer, Answer::Held(unknown) if unknown.fence == held), "{answer:?}");
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ async fn fences_grow_when_the_clock_was_set_back() {
     // One that is taken over gets the next one too.
     let given_up = operation("given-up", Duration::from_secs(30), OnLapsed::Rerun);
     let first = claim(&store, &given_up).await.fence;
-    let abandon = Action::Abandon(first, UnknownReason::Reported);
+    let abandon = Action::Abandon(first, UnknownReason::Reported.into());
     store.apply(&Step::new(given_up.id(), abandon)).await.unwrap();
     let second = claim(&store, &given_up).await;
     assert_eq!(second.attempt, 2);

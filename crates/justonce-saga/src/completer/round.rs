@@ -15,6 +15,9 @@ use super::pool::Pool;
 use super::settings::CompleterSettings;
 use crate::phases::{PhaseRun, Phases};
 
+/// The states in which an operation may wait to be driven on.
+const STATES: [StateName; 3] = [StateName::InProgress, StateName::Failed, StateName::Released];
+
 /// Finds operations and sagas whose owner died, or whose retry is due, and drives them on. Any
 /// number of them may work on one store: the claims see to it that nothing is done twice.
 ///
@@ -159,8 +162,8 @@ impl Completer {
             if pool.waiting(kind.number) >= self.settings.page.max(1) {
                 continue;
             }
-            for state in [StateName::InProgress, StateName::Failed] {
-                if state == StateName::Failed && !kind.driver.retries() {
+            for state in STATES {
+                if state != StateName::InProgress && !kind.driver.retries() {
                     continue;
                 }
                 let looking =

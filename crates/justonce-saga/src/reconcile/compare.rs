@@ -134,7 +134,7 @@ const fn with_record(state: StateName, effects: usize, none: bool) -> Option<Dis
         (StateName::Completed, 0) if none => Disagreement::Missing,
         (StateName::Unknown, 0) if none => Disagreement::UnknownUndone,
         (StateName::Unknown, 1) => Disagreement::UnknownDone,
-        (StateName::Failed, 1) => Disagreement::Orphan,
+        (StateName::Failed | StateName::Released, 1) => Disagreement::Orphan,
         (StateName::InProgress, 1) => Disagreement::Unfinished,
         _ => return None,
     })

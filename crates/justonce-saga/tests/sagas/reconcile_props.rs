@@ -57,7 +57,7 @@ fn expected(state: Option<StateName>, effects: &[&Effect]) -> Option<Disagreemen
         StateName::Completed if effects.is_empty() => Some(Disagreement::Missing),
         StateName::Unknown if effects.is_empty() => Some(Disagreement::UnknownUndone),
         StateName::Unknown if old == 1 => Some(Disagreement::UnknownDone),
-        StateName::Failed if old == 1 => Some(Disagreement::Orphan),
+        StateName::Failed | StateName::Released if old == 1 => Some(Disagreement::Orphan),
         StateName::InProgress if old == 1 => Some(Disagreement::Unfinished),
         _ => None,
     }

@@ -7,6 +7,7 @@ mod health;
 mod keys;
 mod numbers;
 mod problem;
+mod process;
 mod sagas;
 mod server;
 mod token;

@@ -9,7 +9,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use http::HeaderMap;
-use justonce::Engine;
+use justonce::{Clock, Engine, SystemClock, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,8 @@ pub(crate) struct Watched {
     pub(crate) metrics: PrometheusHandle,
     pub(crate) stopping: CancellationToken,
     token: Token,
+    /// When the gateway started.
+    pub(crate) started: Timestamp,
 }
 
 impl Watched {
@@ -99,7 +101,8 @@ impl Admin {
             callbacks: Token::new(to.callback_token.as_ref()),
         };
         let token = tokens.operators.clone();
-        let watched = Arc::new(Watched { engine, metrics, stopping, token });
+        let started = SystemClock::new().now();
+        let watched = Arc::new(Watched { engine, metrics, stopping, token, started });
         let router = router(&tokens).with_state(watched);
         Ok(Self { listener, router, tokens })
     }

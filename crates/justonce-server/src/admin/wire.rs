@@ -64,6 +64,9 @@ pub(crate) struct ClaimDetail {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct UnknownDetail {
     pub(crate) reason: String,
+    /// What its owner saw, if it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cause: Option<String>,
     pub(crate) since: String,
     pub(crate) owner: String,
 }
@@ -108,6 +111,9 @@ pub(crate) struct NoteRow {
     pub(crate) how: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<String>,
+    /// What the owner saw that does not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cause: Option<String>,
 }
 
 /// What an operator says about an unknown operation.

@@ -12,6 +12,9 @@ use metrics::{counter, gauge};
 use super::driver::RouteDriver;
 use crate::config::Settings;
 use crate::gateway::Stack;
+use crate::metrics::{
+    COMPLETED, COMPLETER_PARKED, COMPLETER_RECORDS, COMPLETER_RESULTS, COMPLETER_ROUNDS,
+};
 
 /// How many records of each route one round looks at.
 const PAGE: usize = 100;
@@ -39,7 +42,6 @@ impl Completers {
         };
         // A request has a time limit of its own, and no claim is renewed beyond its cap.
         let cap = routes.iter().map(|route| route.policy.lease_cap()).max().unwrap_or(lease);
-        describe();
         let mut completer = Completer::new(engine, completer_settings(settings, lease / 3, cap));
         let mut names = Vec::new();
         for route in routes {
@@ -83,28 +85,16 @@ fn completer_settings(
     }
 }
 
-/// Makes the series exist before the first operation, so that rates begin at zero.
-fn describe() {
-    for result in ["ended", "not_yet", "left", "trouble"] {
-        counter!("justonce_completer_operations_total", "result" => result).increment(0);
-    }
-    gauge!("justonce_completer_parked").set(0.0);
-}
-
 /// Counts and logs what a round did.
 fn tell(round: Round) {
     let troubles = round.troubles.len();
-    for (result, count) in [
-        ("ended", round.ended),
-        ("not_yet", round.not_yet),
-        ("left", round.left),
-        ("trouble", troubles),
-    ] {
-        counter!("justonce_completer_operations_total", "result" => result).increment(count as u64);
+    let counts = [round.ended, round.not_yet, round.left, troubles];
+    for (result, count) in COMPLETER_RESULTS.into_iter().zip(counts) {
+        counter!(COMPLETED, "result" => result).increment(count as u64);
     }
-    counter!("justonce_completer_records_total").increment(round.seen as u64);
-    counter!("justonce_completer_rounds_total").increment(1);
-    gauge!("justonce_completer_parked").set(round.parked as f64);
+    counter!(COMPLETER_RECORDS).increment(round.seen as u64);
+    counter!(COMPLETER_ROUNDS).increment(1);
+    gauge!(COMPLETER_PARKED).set(round.parked as f64);
     let Round { ended, not_yet, .. } = round;
     if ended + not_yet > 0 {
         tracing::info!(target: "justonce::completer", ended, not_yet, "operations were driven on");

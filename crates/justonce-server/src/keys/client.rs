@@ -1,5 +1,6 @@
 //! A small client of the admin API.
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -113,8 +114,12 @@ pub(crate) fn parsed<T: DeserializeOwned>(body: &[u8]) -> anyhow::Result<T> {
     serde_json::from_slice(body).context("this is no answer of a gateway's admin API")
 }
 
-/// `host:port` of an address with or without its scheme.
+/// `host:port` of an address with or without its scheme. It is what `admin` means to a gateway: one
+/// that listens on all addresses of a machine is reached by the machine itself.
 fn authority(admin: &str) -> anyhow::Result<String> {
+    if admin == "off" {
+        bail!("the admin API is off: give its address with --admin");
+    }
     if admin.starts_with("https://") {
         bail!("the admin API speaks no TLS: use http://, or a tunnel");
     }
@@ -122,7 +127,17 @@ fn authority(admin: &str) -> anyhow::Result<String> {
     let uri: Uri = bare.parse().with_context(|| format!("{admin:?} is no address"))?;
     let authority = uri.authority().filter(|_| uri.path() == "/" || uri.path().is_empty());
     match authority {
-        Some(authority) if authority.port().is_some() => Ok(authority.to_string()),
+        Some(authority) if authority.port().is_some() => {
+            Ok(match authority.as_str().parse::<SocketAddr>() {
+                Ok(SocketAddr::V4(all)) if all.ip().is_unspecified() => {
+                    SocketAddr::from((Ipv4Addr::LOCALHOST, all.port())).to_string()
+                }
+                Ok(SocketAddr::V6(all)) if all.ip().is_unspecified() => {
+                    SocketAddr::from((Ipv6Addr::LOCALHOST, all.port())).to_string()
+                }
+                _ => authority.to_string(),
+            })
+        }
         Some(authority) => Ok(format!("{authority}:80")),
         None => bail!("{admin:?} is no address, as in http://127.0.0.1:8081"),
     }
@@ -139,7 +154,9 @@ mod tests {
         assert_eq!(authority("10.0.0.5:8081").unwrap(), "10.0.0.5:8081");
         assert_eq!(authority("[::1]:8081").unwrap(), "[::1]:8081");
         assert_eq!(authority("http://gateway").unwrap(), "gateway:80");
-        for wrong in ["", "https://a:1", "http://a:1/keys", "a b"] {
+        assert_eq!(authority("0.0.0.0:8081").unwrap(), "127.0.0.1:8081");
+        assert_eq!(authority("http://[::]:8081").unwrap(), "[::1]:8081");
+        for wrong in ["", "off", "https://a:1", "http://a:1/keys", "a b"] {
             assert!(authority(wrong).is_err(), "{wrong}");
         }
     }

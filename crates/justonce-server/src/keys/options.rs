@@ -18,12 +18,13 @@ pub struct KeysOptions {
 /// Where the admin API is, and how its answers are shown.
 #[derive(Debug, Args)]
 pub struct AdminOptions {
-    /// Where the gateway's operators connect
+    /// Where the gateway's operators connect, as its setting `admin`: an address and a port, with or
+    /// without `http://`
     #[arg(
         long,
         global = true,
         env = "JUSTONCE_ADMIN",
-        value_name = "URL",
+        value_name = "ADDRESS",
         default_value = "http://127.0.0.1:8081"
     )]
     pub admin: String,
@@ -68,7 +69,7 @@ pub enum KeysCommand {
 /// Which records.
 #[derive(Debug, Args)]
 pub struct ListOptions {
-    /// in_progress, completed, failed, unknown or tombstone
+    /// in_progress, completed, failed, released, unknown or tombstone
     #[arg(long)]
     pub state: Option<String>,
     /// Of this tenant

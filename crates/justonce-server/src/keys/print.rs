@@ -52,6 +52,7 @@ pub(super) fn detail(detail: &KeyDetail) {
     if let Some(unknown) = &detail.unknown {
         lines.push(("unknown since", unknown.since.clone()));
         lines.push(("unknown because", unknown.reason.clone()));
+        lines.extend(unknown.cause.as_deref().map(|cause| ("cause", visible(cause))));
         lines.push(("last owner", unknown.owner.clone()));
     }
     if let Some(at) = &detail.retry_at {
@@ -150,7 +151,10 @@ pub(crate) fn timeline(notes: &[NoteRow]) -> Table {
             note.what.clone(),
             by,
             text(&note.how),
-            text(&note.why),
+            match &note.cause {
+                Some(cause) => format!("{}: {}", text(&note.why), visible(cause)),
+                None => text(&note.why),
+            },
         ]);
     }
     table

@@ -76,6 +76,13 @@ async fn settle(
     what: &OutcomeOptions,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
+    if what.status.is_none() && what.body.is_none() && what.body_file.is_none() {
+        eprintln!(
+            "justonce: say what clients are to hear: --status CODE, and --body TEXT or --body-file \
+             FILE. An answer without a body has a status only, as in --status 204"
+        );
+        return Ok(ExitCode::from(MISUSED));
+    }
     resolve(client, how, &what.resolve, Some(given(what)?), json).await
 }
 

@@ -12,6 +12,7 @@ use metrics::counter;
 use super::facts;
 use super::judge::{Meaning, judge};
 use crate::config::{ProbeOutcome, ProbeSettings};
+use crate::metrics::PROBES;
 use crate::proxy::{Proxy, ResponseTimeout, Trouble};
 use crate::resolutions;
 
@@ -52,10 +53,7 @@ impl Probe for RouteProbe {
                 "store_failed"
             }
         };
-        counter!(
-            "idempotency_probes_total", "route" => self.route.clone(), "result" => result
-        )
-        .increment(1);
+        counter!(PROBES, "route" => self.route.clone(), "result" => result).increment(1);
     }
 }
 

@@ -11,6 +11,7 @@ use justonce::{BackOff, Engine, RecordId, Scope};
 
 use super::ask::RouteProbe;
 use crate::config::{ProbeSettings, RouteSettings, Settings};
+use crate::metrics::describe_probe;
 use crate::proxy::Proxy;
 use crate::rules;
 
@@ -30,6 +31,7 @@ impl Probers {
         let mut probers = HashMap::new();
         for route in settings.routes.iter().chain([&settings.default_route]) {
             if let (Some(probe), Some(_)) = (&route.probe, &route.key) {
+                describe_probe(&route.name);
                 let prober = start(engine, proxy, route, probe, rules::rule(route)?)?;
                 probers.insert(route.name.clone(), prober);
             }

@@ -10,7 +10,7 @@ use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
-use justonce::http::Unframed;
+use justonce::http::{AnsweredBy, Cause, Unframed};
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
@@ -30,7 +30,25 @@ enum Attempt {
     Answered(Answer),
     /// Not a byte of it was sent: here it is again, and why.
     NotReached(Request<SendBody>, &'static str),
-    Trouble(Trouble, &'static str),
+    Trouble(Trouble, &'static str, Phase),
+}
+
+/// How far an exchange had come when it failed.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Connect,
+    Sending,
+    Waiting,
+}
+
+impl Phase {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Sending => "sending",
+            Self::Waiting => "waiting",
+        }
+    }
 }
 
 struct Answer {
@@ -71,17 +89,19 @@ pub(super) async fn exchange(
     let asked = shared.upstreams.any_base().then(|| request.uri().path_and_query().cloned());
     let manner = Manner { upgrade: client.is_some(), ..manner };
 
-    let mut why = NOWHERE;
+    let (mut why, mut at) = (NOWHERE, None);
     let mut tried = Vec::new();
     while let Some(mut turn) = shared.upstreams.next(&mut tried) {
         address(shared, &turn, asked.as_ref(), &mut request);
         match attempt(&turn, request, manner).await {
             Attempt::Answered(answer) => return answered(shared, turn, answer, manner, client),
-            Attempt::Trouble(trouble, detail) => {
+            Attempt::Trouble(trouble, detail, phase) => {
+                let by = turn.upstream().name.clone();
                 turn.ended(blame(trouble));
-                return trouble_response(trouble, detail);
+                return explained(trouble_response(trouble, detail), Some(by), phase, detail);
             }
             Attempt::NotReached(unsent, detail) => {
+                at = Some(turn.upstream().name.clone());
                 turn.ended(Ended::NotReached);
                 (request, why) = (unsent, detail);
                 if shared.upstreams.count() == 1 {
@@ -90,7 +110,25 @@ pub(super) async fn exchange(
             }
         }
     }
-    trouble_response(Trouble::NotReached, why)
+    explained(trouble_response(Trouble::NotReached, why), at, Phase::Connect, why)
+}
+
+/// Adds what operators must know of a trouble, and callers must not.
+fn explained(
+    mut response: Response<ProxyBody>,
+    by: Option<AnsweredBy>,
+    phase: Phase,
+    error: &str,
+) -> Response<ProxyBody> {
+    let phase = phase.as_str();
+    let upstream = by.as_ref().map(|by| format!(" upstream={}", by.0)).unwrap_or_default();
+    let cause = Cause::new(format!("phase={phase}{upstream} error={error}"));
+    let extensions = response.extensions_mut();
+    extensions.insert(cause);
+    if let Some(by) = by {
+        extensions.insert(by);
+    }
+    response
 }
 
 /// A client that understands informational answers gets those of the upstream. It asked us and not
@@ -150,7 +188,11 @@ async fn attempt(turn: &Turn, mut request: Request<SendBody>, manner: Manner) ->
             }
             Sent::Unsent(unsent) if fresh => return Attempt::NotReached(*unsent, GONE),
             Sent::Unsent(unsent) => (request, fresh) = (*unsent, true),
-            Sent::Trouble(trouble, detail) => return Attempt::Trouble(trouble, detail),
+            Sent::Trouble(trouble, detail) => {
+                let is_sent = progress.is_none_or(|progress| progress.is_finished());
+                let phase = if is_sent { Phase::Waiting } else { Phase::Sending };
+                return Attempt::Trouble(trouble, detail, phase);
+            }
         }
     }
 }
@@ -273,6 +315,7 @@ fn answered(
         upgrade::splice(client, *connection, turn);
         return response.map(|_| ProxyBody::empty());
     }
+    response.extensions_mut().insert(turn.upstream().name.clone());
     let gateway_error = matches!(status.as_u16(), 502..=504);
     let badly = gateway_error && shared.settings.gateway_errors_count;
     turn.ended(if badly { Ended::Badly } else { Ended::Well });

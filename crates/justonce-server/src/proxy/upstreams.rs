@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
+use justonce::http::AnsweredBy;
 use tokio::time::Instant;
 
 use super::breaker::Ended;
@@ -16,6 +17,8 @@ use super::{Breaker, BreakerState, Change, ProxySettings, SettingsError, Upstrea
 /// One of the places requests go to.
 pub(super) struct Upstream {
     pub(super) address: UpstreamAddress,
+    /// Its address, for operators.
+    pub(super) name: AnsweredBy,
     pub(super) host: Option<HeaderValue>,
     pub(super) pool: Pool,
     in_flight: AtomicUsize,
@@ -75,6 +78,7 @@ impl Upstreams {
             };
             Arc::new(Upstream {
                 host: address.host_header(),
+                name: AnsweredBy(address.to_string().into()),
                 address: address.clone(),
                 pool: Pool::new(connector, settings),
                 in_flight: AtomicUsize::new(0),

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use justonce_core::store::Records;
 use justonce_core::{
-    Action, AfterRetention, Answer, BackOff, Checkpoint, Fence, Fingerprint, Key, MAX_BODY_BYTES,
-    MAX_CHECKPOINT_BYTES, MAX_HEADERS, MAX_KEY_BYTES, MAX_LEASE, MAX_RETENTION, MIN_LEASE,
-    OnFailure, OnLapsed, Operation, Outcome, Owner, Policy, Resolution, Resolve, Resolver, Scope,
-    State, Step, UnknownReason, Why,
+    Abandonment, Action, AfterRetention, Answer, BackOff, Checkpoint, Fence, Fingerprint, Key,
+    MAX_BODY_BYTES, MAX_CHECKPOINT_BYTES, MAX_HEADERS, MAX_KEY_BYTES, MAX_LEASE, MAX_RETENTION,
+    MIN_LEASE, OnFailure, OnLapsed, Operation, Outcome, Owner, Policy, Resolution, Resolve,
+    Resolver, Scope, State, Step, UnknownReason, Why,
 };
 
 use super::backend::Backend;
@@ -81,8 +81,14 @@ async fn end<B: Backend>(
         let complete = Action::Complete(fence, outcome.clone());
         return stage.write(operation, complete).await;
     }
-    let abandon = Action::Abandon(fence, UnknownReason::TimedOut);
+    // What the owner saw may hold anything, and is kept as it was cut.
+    let cause = Why::new(&format!("status=500 100% \u{0}\n{}", "ü".repeat(1000)));
+    let reason = UnknownReason::TimedOut;
+    let abandon = Action::Abandon(fence, Abandonment { reason, cause: Some(cause.clone()) });
     stage.write(operation, abandon).await?;
+    let stored = stage.kept(operation).await?;
+    let last = stored.timeline.notes().last().and_then(|note| note.kind.unknown_because());
+    ensure_eq!(last, Some((reason, Some(&cause))), "the note of an abandon");
     let (by, why) = (Resolver::callback("ü\u{0}\n"), Why::new(&"ß".repeat(1000)));
     let resolve = Resolve {
         resolution: Resolution::Complete(outcome.clone()),

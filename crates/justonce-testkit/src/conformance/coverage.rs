@@ -22,12 +22,13 @@ const ACTIONS: [&str; 12] = [
     "sweep",
 ];
 /// The answers by name.
-const ANSWERS: [&str; 13] = [
+const ANSWERS: [&str; 14] = [
     "claimed",
     "completed",
     "failed",
     "busy",
     "unknown",
+    "held",
     "mismatch",
     "expired",
     "claimable",

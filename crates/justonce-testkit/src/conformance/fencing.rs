@@ -101,7 +101,7 @@ fn writes(fence: Fence) -> Result<Vec<(Action, RefusedStep)>, Deviation> {
         (Action::Release(fence), RefusedStep::Release),
         (Action::Renew(fence), RefusedStep::Renew),
         (Action::Checkpoint(fence, point), RefusedStep::Checkpoint),
-        (Action::Abandon(fence, UnknownReason::Reported), RefusedStep::Abandon),
+        (Action::Abandon(fence, UnknownReason::Reported.into()), RefusedStep::Abandon),
         resolve(Resolution::Complete(outcome())),
         resolve(Resolution::Fail(outcome())),
         resolve(Resolution::Release),
@@ -129,7 +129,7 @@ async fn fences_grow<B: Backend>(stage: &Stage<B>) -> Verdict {
     stage.advance(lease * 4).await?;
     fences.push(stage.claim(&operation).await?.fence);
     // After an abandon.
-    let abandon = Action::Abandon(newest(&fences), UnknownReason::Dropped);
+    let abandon = Action::Abandon(newest(&fences), UnknownReason::Dropped.into());
     stage.write(&operation, abandon).await?;
     fences.push(stage.claim(&operation).await?.fence);
     // After a release.

@@ -90,7 +90,7 @@ impl Oracle {
                 };
                 Action::Checkpoint(self.fence(pick), point.clone())
             }
-            Act::Abandon(pick, reason) => Action::Abandon(self.fence(pick), reason),
+            Act::Abandon(pick, reason) => Action::Abandon(self.fence(pick), reason.into()),
             Act::Resolve(pick, how, say) => {
                 Action::Resolve(self.fence(pick), Box::new(resolve(how, say)))
             }

@@ -106,14 +106,17 @@ impl<B: Backend> Race<B> {
         let operation = self.operation("held", round, OnLapsed::Hold)?;
         let fence = self.stage.claim(&operation).await?.fence;
         self.stage.advance(operation.policy().lease()).await?;
+        let mut told = 0;
         for answer in self.all_begin(&operation).await? {
+            told += usize::from(matches!(answer, Answer::Held(_)));
             let is_unknown = matches!(
                 &answer,
-                Answer::Existing(Existing::Unknown(unknown))
+                Answer::Existing(Existing::Unknown(unknown)) | Answer::Held(unknown)
                     if unknown.fence == fence && unknown.reason == UnknownReason::Lapsed
             );
             ensure!(is_unknown, "a held operation was answered {answer:?}");
         }
+        ensure_eq!(told, 1, "begins that heard that they made it unknown");
         let timeline = self.stage.kept(&operation).await?.timeline;
         let held = NoteKind::Held(UnknownReason::Lapsed);
         let times = timeline.notes().iter().filter(|note| note.kind == held);

@@ -124,11 +124,11 @@ async fn never_ends_without_an_outcome<B: Backend>(stage: &Stage<B>) -> Verdict 
     stage.claim(&rerun).await?;
     stage.claim(&hold).await?;
     let fence = stage.claim(&told).await?.fence;
-    let abandon = Action::Abandon(fence, UnknownReason::Reported);
+    let abandon = Action::Abandon(fence, UnknownReason::Reported.into());
     stage.write(&told, abandon).await?;
     stage.advance(AGES).await?;
     let report = stage.store.sweep(usize::MAX).await?;
-    let only_held = SweepReport { held: 1, ..SweepReport::default() };
+    let only_held = SweepReport { held: vec![hold.id()], ..SweepReport::default() };
     ensure_eq!(report, only_held, "a sweep after ten years");
     for operation in [&hold, &told] {
         let answer = stage.begin(operation).await?;

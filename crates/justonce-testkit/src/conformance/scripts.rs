@@ -100,6 +100,18 @@ fn lapses() -> Vec<Prelude> {
         ),
         prelude("lapsed, swept, resolved as failed", [Line::now(BEGIN), sweep, resolve(How::Fail)]),
         prelude(
+            "lapsed, swept, resolved as released",
+            [Line::now(BEGIN), sweep, resolve(How::Release)],
+        ),
+        prelude(
+            "abandoned, resolved as released",
+            [Line::now(BEGIN), abandon(), resolve(How::Release)],
+        ),
+        prelude(
+            "lapsed, begun, released",
+            [Line::now(BEGIN), takeover, Line::now(Release(Current))],
+        ),
+        prelude(
             "lapsed, swept, the owner came back",
             [Line::now(BEGIN), sweep, Line::now(Complete(Current, First))],
         ),

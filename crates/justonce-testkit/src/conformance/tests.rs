@@ -213,13 +213,13 @@ impl Maintenance for Plain {
             if due.answer == Answer::Swept(SweepDone::Kept) {
                 continue;
             }
-            let done = report.removed + report.buried + report.held;
+            let done = report.changed();
             if done >= limit as u64 && self.defect != Defect::IgnoresLimits {
                 report.more = true;
                 break;
             }
             if let Answer::Swept(done) = self.step(id, &Action::Sweep, before) {
-                report.count(done);
+                report.count(id, done);
             }
         }
         Ok(report)

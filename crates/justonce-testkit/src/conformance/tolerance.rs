@@ -32,7 +32,8 @@ pub(super) fn same_answer(seen: &Answer, expected: &Answer, slack: Duration) -> 
         | (Answer::Existing(Existing::Failed(to)), Answer::Existing(Existing::Failed(from))) => {
             from.left = snap(to.left, from.left);
         }
-        (Answer::Existing(Existing::Unknown(to)), Answer::Existing(Existing::Unknown(from))) => {
+        (Answer::Existing(Existing::Unknown(to)), Answer::Existing(Existing::Unknown(from)))
+        | (Answer::Held(to), Answer::Held(from)) => {
             from.since = Slack(slack).snap(to.since, from.since);
         }
         (Answer::Existing(Existing::Expired(to)), Answer::Existing(Existing::Expired(from))) => {

@@ -98,7 +98,7 @@ async fn end<B: Backend>(
         Ending::Complete => Action::Complete(fence, Outcome::bytes("done")),
         Ending::Fail => Action::Fail(fence, failure),
         Ending::Release => Action::Release(fence),
-        Ending::Abandon => Action::Abandon(fence, UnknownReason::Reported),
+        Ending::Abandon => Action::Abandon(fence, UnknownReason::Reported.into()),
         Ending::TakeOver | Ending::HeldByBegin | Ending::HeldBySweep | Ending::HeldByAStep => {
             stage.advance(operation.policy().lease()).await?;
             return end_lapsed(stage, operation, ending).await;
@@ -115,7 +115,7 @@ async fn end_lapsed<B: Backend>(
     match ending {
         Ending::HeldBySweep => {
             let report = stage.store.sweep(usize::MAX).await?;
-            ensure!(report.held == 1, "the sweep held no claim: {report:?}");
+            ensure!(report.held.len() == 1, "the sweep held no claim: {report:?}");
         }
         Ending::HeldByAStep => {
             stage.apply(operation, Action::Sweep).await?;
@@ -200,7 +200,7 @@ async fn one_key<B: Backend>(stage: Arc<Stage<B>>, number: usize) -> Verdict {
         let action = if round % 2 == 0 {
             Action::Release(fence)
         } else {
-            Action::Abandon(fence, UnknownReason::Dropped)
+            Action::Abandon(fence, UnknownReason::Dropped.into())
         };
         stage.write(&operation, action).await?;
         match waiter.await? {

@@ -3,7 +3,7 @@
 
 use justonce_core::{
     Action, Answer, Begin, Change, Claimed, Entry, Existing, Failed, FailureKind, Fence, Lost,
-    Note, NoteKind, OnFailure, OnLapsed, Record, State, Timestamp, Token,
+    Note, NoteKind, OnFailure, OnLapsed, Record, State, StateName, Timestamp, Token,
 };
 
 use super::laws::Law;
@@ -72,8 +72,9 @@ impl Protocol {
         let fresh = world.book.issued.next().next();
         let again = (self.rules)(after, action, world.now, fresh);
         let same = again.change == Change::Keep || apply(None, again.change).as_ref() == after;
-        let applied = *answer == Answer::Applied && after.is_some();
-        let heard = !applied || again.answer == Answer::Applied;
+        let applied = matches!(answer, Answer::Applied | Answer::Held(_)) && after.is_some();
+        let unknown = matches!(again.answer, Answer::Existing(Existing::Unknown(_)));
+        let heard = !applied || again.answer == Answer::Applied || unknown;
         broken.note(Law::Repeatable, same && heard);
         broken
     }
@@ -109,6 +110,10 @@ impl Protocol {
                 broken.note(Law::OwnerSettles, !matches!(seen.answer, Answer::Lost(_)));
                 let stored = self.stored_point(seen.after);
                 broken.note(Law::LateCheckpoint, stored >= seen.world.book.point);
+            }
+            Action::Abandon(..) => {
+                let taken = matches!(seen.answer, Answer::Applied | Answer::Held(_));
+                broken.note(Law::OwnerSettles, taken);
             }
             _ => broken.note(Law::OwnerSettles, *seen.answer == Answer::Applied),
         }
@@ -166,6 +171,10 @@ impl Protocol {
         let peek = (self.rules)(seen.before, &peek, seen.now, Fence::NONE);
         let agrees = match &peek.answer {
             Answer::Claimable => seen.claimed().is_some(),
+            Answer::Existing(Existing::Unknown(found)) => {
+                let unknown = Answer::Existing(Existing::Unknown(*found));
+                [unknown, Answer::Held(*found)].contains(seen.answer)
+            }
             other => other == seen.answer,
         };
         broken.note(Law::Peek, agrees && peek.change == Change::Keep);
@@ -250,10 +259,16 @@ impl Protocol {
     fn answers(&self, seen: &Seen<'_>) -> bool {
         match (seen.answer, seen.action) {
             (Answer::Lost(_) | Answer::Capped | Answer::Claimable, _) => seen.unchanged(),
-            (Answer::Existing(Existing::Unknown(_)), _) => {
-                matches!(seen.after_state(), Some(State::Unknown(_)))
+            // Said to one step only: the one that made it unknown.
+            (Answer::Held(_), _) => {
+                let before = seen.before.map(Entry::state_name);
+                before == Some(StateName::InProgress)
+                    && matches!(seen.after_state(), Some(State::Unknown(_)))
             }
             (Answer::Existing(_), _) => seen.unchanged(),
+            (Answer::Applied, Action::Abandon(..)) => {
+                seen.unchanged() || !matches!(seen.after_state(), Some(State::Unknown(_)))
+            }
             (Answer::Applied, Action::Complete(_, outcome)) => end_of(seen.after) == Some(outcome),
             (Answer::Applied, Action::Fail(_, failure)) => match failure.kind {
                 FailureKind::Permanent => end_of(seen.after) == Some(&failure.outcome),
@@ -288,7 +303,7 @@ fn holds(seen: &Seen<'_>, broken: &mut Broken) {
     if matches!(after.state, State::Unknown(_)) {
         broken.note(Law::Held, after.changed_at == claim.lease_until.min(seen.now));
     }
-    if let Answer::Existing(Existing::Unknown(unknown)) = seen.answer {
+    if let Answer::Existing(Existing::Unknown(unknown)) | Answer::Held(unknown) = seen.answer {
         broken.note(Law::Held, unknown.since == after.changed_at);
     }
 }

@@ -62,7 +62,8 @@ impl Protocol {
             Some(Record { fence, state: State::InProgress(_), .. }) => Some(*fence),
             _ => None,
         };
-        let given_up = matches!(action, Action::Abandon(..)) && *answer == Answer::Applied;
+        let given_up = matches!(action, Action::Abandon(..))
+            && matches!(answer, Answer::Applied | Answer::Held(_));
         if given_up || book.promised.is_some_and(|(fence, _)| Some(fence) != running) {
             book.promised = None;
         }

@@ -43,7 +43,8 @@ impl Protocol {
                         return false;
                     }
                 }
-                Answer::Existing(Existing::Unknown(UnknownSince { fence, .. })) => {
+                Answer::Existing(Existing::Unknown(UnknownSince { fence, .. }))
+                | Answer::Held(UnknownSince { fence, .. }) => {
                     let truth = match world.book.effects {
                         0 => Truth::Nothing,
                         _ => Truth::Happened,

@@ -72,7 +72,7 @@ impl Protocol {
             Verdict::FailForNow => Action::Fail(fence, failure(FailureKind::Passing)),
             Verdict::FailForGood => Action::Fail(fence, failure(FailureKind::Permanent)),
             Verdict::Release => Action::Release(fence),
-            Verdict::Abandon => Action::Abandon(fence, UnknownReason::Reported),
+            Verdict::Abandon => Action::Abandon(fence, UnknownReason::Reported.into()),
         }
     }
 
@@ -209,7 +209,7 @@ impl Protocol {
         *world.workers.get_mut(worker)? = match (answer, said) {
             (None, _) => Phase::Saying(fence, said),
             (Some(Answer::Applied), Verdict::Complete) => Phase::Over(End::Stored),
-            (Some(Answer::Applied), _) => Phase::Away,
+            (Some(Answer::Applied | Answer::Held(_)), _) => Phase::Away,
             (Some(_), _) => Phase::Over(End::Lost),
         };
         Some(())

@@ -43,13 +43,21 @@ pub(crate) fn outcome(given: &GivenOutcome) -> Result<Outcome, Refusal> {
     Ok(outcome)
 }
 
-/// An outcome of an operation that did not come over HTTP: bytes, and nothing else.
+/// An outcome of an operation that did not come over HTTP: bytes, and nothing else. One that says
+/// nothing at all would be replayed as an empty success.
 fn without_status(given: &GivenOutcome, body: Bytes) -> Result<Outcome, Refusal> {
-    if given.headers.is_empty() {
-        return Ok(Outcome::bytes(body));
+    if !given.headers.is_empty() {
+        return Err(Refusal::invalid("An outcome with headers needs a `status`."));
     }
-    Err(Refusal::invalid("An outcome with headers needs a `status`."))
+    if given.body.is_none() && given.json.is_none() && given.body_base64.is_none() {
+        return Err(Refusal::invalid(SAYS_NOTHING));
+    }
+    Ok(Outcome::bytes(body))
 }
+
+const SAYS_NOTHING: &str = "The outcome says nothing. Give the answer that clients are to hear: its \
+                            `status`, and `body`, `json` or `body_base64`; an empty one has a \
+                            `status`, as in 204.";
 
 fn body(given: &GivenOutcome) -> Result<Bytes, Refusal> {
     match (&given.body, &given.json, &given.body_base64) {
@@ -97,6 +105,7 @@ mod tests {
             r#"{"status": 200, "headers": [["a b", "c"]]}"#,
             r#"{"status": 200, "headers": [["a", "b\r\nc: d"]]}"#,
             r#"{"headers": [["a", "b"]]}"#,
+            "{}",
             r#"{"status": 200, "body": "a", "json": 1}"#,
             r#"{"status": 200, "body_base64": "?"}"#,
         ] {

@@ -69,8 +69,12 @@ fn unknown(looked: &Looked, record: Option<&Record>) -> Option<UnknownDetail> {
         State::Unknown(unknown) => &unknown.owner,
         State::Completed(_) | State::Failed(_) => return None,
     };
+    let mut notes = looked.stored.timeline.notes().iter().rev();
+    let (_, cause) = notes.find_map(|note| note.kind.unknown_because()).unzip();
+    let cause = cause.flatten();
     Some(UnknownDetail {
         reason: unknown.reason.as_str().to_owned(),
+        cause: cause.map(|cause| cause.as_str().to_owned()),
         since: moment(unknown.since),
         owner: owner.as_str().to_owned(),
     })
@@ -139,6 +143,10 @@ fn note(note: &Note) -> NoteRow {
         NoteKind::Checkpointed(name) => row.how = Some(name.to_string()),
         NoteKind::GivenUp(reason) | NoteKind::Held(reason) => {
             row.why = Some(reason.as_str().to_owned());
+        }
+        NoteKind::GivenUpBecause(reason, cause) | NoteKind::HeldBecause(reason, cause) => {
+            row.why = Some(reason.as_str().to_owned());
+            row.cause = Some(cause.as_str().to_owned());
         }
         NoteKind::Refused(step) => row.how = Some(step.as_str().to_owned()),
         NoteKind::Resolved(by, how, why) => {

@@ -10,7 +10,10 @@ use crate::config::tree::Node;
 
 /// An address to listen on.
 pub(super) fn listen(node: &Node) -> Read<SocketAddr> {
-    let text = text(node)?.trim();
+    socket(node, text(node)?.trim())
+}
+
+fn socket(node: &Node, text: &str) -> Read<SocketAddr> {
     if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
@@ -26,9 +29,15 @@ pub(super) fn listen(node: &Node) -> Read<SocketAddr> {
     })
 }
 
-/// An address for operators, or `off`.
+/// An address for operators, or `off`. The command line takes the same, with or without the scheme.
 pub(super) fn admin(node: &Node) -> Read<Option<SocketAddr>> {
-    if text(node)?.trim() == "off" { Ok(None) } else { listen(node).map(Some) }
+    match text(node)?.trim() {
+        "off" => Ok(None),
+        address => {
+            let bare = address.strip_prefix("http://").map(|bare| bare.trim_end_matches('/'));
+            socket(node, bare.unwrap_or(address)).map(Some)
+        }
+    }
 }
 
 /// The address of an API, without a slash at the end.

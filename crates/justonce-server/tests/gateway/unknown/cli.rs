@@ -3,11 +3,13 @@
 use std::process::{Command, Output};
 
 use justonce_testkit::servers::free_port;
+use serde_json::json;
 
 use super::stage::Stage;
 use crate::client::{pay_patiently, state};
-use crate::process::{Gateway, justonce};
+use crate::process::{Gateway, Home, justonce};
 use crate::stage::BODY;
+use crate::upstream::Upstream;
 
 fn keys(admin: &str, more: &[&str]) -> Output {
     command(admin, more).output().unwrap()
@@ -95,13 +97,13 @@ fn released_and_refused_in_words_and_codes() {
     );
     let said: serde_json::Value = serde_json::from_str(&printed(&output)).unwrap();
     assert_eq!((&said["resolved"], &said["by"]), (&"released".into(), &"bob".into()));
-    assert_eq!(state(stage.gateway.address, "k"), "failed", "free for the next request");
+    assert_eq!(state(stage.gateway.address, "k"), "released", "free for the next request");
     let twice = keys(
         &admin,
         &["complete", id, "--fence", &fence, "--why", "w", "--status", "200", "--by", "bob"],
     );
     let (code, error) = complaint(&twice);
-    assert!(code == 3 && error.contains("not-unknown") && error.contains("failed"), "{error}");
+    assert!(code == 3 && error.contains("not-unknown") && error.contains("released"), "{error}");
     let (code, error) = complaint(&keys(&admin, &["show", "0000000000"]));
     assert!(code == 3 && error.contains("record-not-found"), "{code} {error}");
     let (code, error) = complaint(&keys(&admin, &["list", "--state", "odd"]));
@@ -136,4 +138,56 @@ fn the_admin_is_found_with_its_token_or_the_way_is_told() {
     let mut with_variable = command(&admin, &["list"]);
     with_variable.env("JUSTONCE_ADMIN_TOKEN", "s3cret-token-of-operators");
     printed(&with_variable.output().unwrap());
+}
+
+#[test]
+fn an_answer_that_says_nothing_is_refused_with_what_to_say() {
+    let stage = Stage::new();
+    let heard = stage.unknown("order-17");
+    let admin = format!("http://{}", stage.gateway.admin);
+    let fence = heard.fence.to_string();
+    let record = &*heard.record;
+    let args = |how| [how, record, "--fence", &*fence, "--why", "receipt 4711"];
+    for how in ["complete", "fail"] {
+        let (code, said) = complaint(&keys(&admin, &args(how)));
+        assert_eq!(code, 2, "{said}");
+        for flag in ["--status", "--body", "--body-file"] {
+            assert!(said.contains(flag), "{flag} is missing in {said}");
+        }
+        let said = json!({ "fence": heard.fence, "by": "ann", "why": "books", "outcome": {} });
+        let refused = stage.post(&format!("/keys/{}/{how}", heard.record), &said);
+        assert_eq!((refused.status(), refused.code().as_str()), (400, "request-invalid"));
+        assert!(refused.text().contains("`status`"), "{}", refused.text());
+    }
+    assert_eq!(stage.pay("order-17").code(), "outcome-unknown", "nothing was resolved");
+    let done = keys(&admin, &[&args("complete")[..], &["--status", "204"]].concat());
+    assert!(done.status.success(), "{}", complaint(&done).1);
+    assert_eq!(stage.pay("order-17").status(), 204);
+}
+
+#[test]
+fn one_variable_says_where_the_gateway_listens_and_where_the_command_line_connects() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure(upstream.address(), "");
+    let port = free_port().unwrap();
+    for value in [format!("127.0.0.1:{port}"), format!("http://127.0.0.1:{port}")] {
+        let mut serve = home.command();
+        serve.env("JUSTONCE_ADMIN", &value);
+        let gateway = Gateway::start(serve).unwrap_or_else(|why| panic!("{value}: {why}"));
+        assert_eq!(gateway.admin.port(), port);
+        let mut list = justonce();
+        let output = list.env("JUSTONCE_ADMIN", &value).args(["keys", "list"]).output().unwrap();
+        assert_eq!(printed(&output), "There are no such records.\n", "{value}");
+    }
+    // All addresses of the machine: the command line on the same machine finds it too.
+    let everywhere = format!("0.0.0.0:{port}");
+    let mut serve = home.command();
+    serve.env("JUSTONCE_ADMIN", &everywhere).env("JUSTONCE_ADMIN_TOKEN", "token-of-operators-17");
+    let _gateway = Gateway::start(serve).unwrap();
+    let mut list = justonce();
+    list.env("JUSTONCE_ADMIN", &everywhere).env("JUSTONCE_ADMIN_TOKEN", "token-of-operators-17");
+    assert_eq!(
+        printed(&list.args(["keys", "list"]).output().unwrap()),
+        "There are no such records.\n"
+    );
 }

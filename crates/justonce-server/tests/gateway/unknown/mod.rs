@@ -3,7 +3,10 @@
 
 mod admin;
 mod callback;
+mod cause;
 mod cli;
+mod counted;
 mod probe;
 mod races;
+mod released;
 pub(crate) mod stage;

@@ -66,7 +66,7 @@ impl Server {
     }
 
     /// The store's address; nothing for the directory of the home itself.
-    fn url(&self) -> Option<String> {
+    pub(crate) fn url(&self) -> Option<String> {
         match self {
             Self::File => None,
             Self::Redis(server) => Some(server.url()),

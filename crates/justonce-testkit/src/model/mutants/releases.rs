@@ -91,7 +91,7 @@ pub(super) fn given_back_is_claimed_from_the_start(
     fresh: Fence,
 ) -> Decision {
     takeover((entry, action), now, fresh, |before, claimed| {
-        if before.state_name() == StateName::Failed {
+        if [StateName::Failed, StateName::Released].contains(&before.state_name()) {
             claimed.checkpoint = None;
         }
     })

@@ -56,6 +56,7 @@ mutants! {
     writes::stale_fence_saves, resume, StaleFence;
     writes::stale_fence_abandons, rerun, StaleFence;
     writes::stale_fence_resolves, hold, StaleFence;
+    writes::becoming_unknown_is_told_twice, hold, Answers;
     writes::completed_is_overwritten, hold, OutcomeStays;
     writes::completion_need_not_be_durable, hold, OutcomeStays;
     writes::abandon_frees_under_hold, hold, HoldRunsOnce;

@@ -1,8 +1,8 @@
 //! The writes, done wrong.
 
 use justonce_core::{
-    Action, Answer, Change, Decision, Entry, Failed, Fence, Lost, MAX_LEASE, OnLapsed, State,
-    Timestamp, transition,
+    Action, Answer, Change, Decision, Entry, Existing, Failed, Fence, Lost, MAX_LEASE, OnLapsed,
+    State, Timestamp, transition,
 };
 
 use super::tools::{forgotten, kept, misstored, other_policy, with_claim, with_its_fence};
@@ -155,6 +155,22 @@ pub(super) fn abandon_frees_under_hold(
             if claim.policy.on_lapsed() == OnLapsed::Hold =>
         {
             forgotten(decision)
+        }
+        _ => decision,
+    }
+}
+
+pub(super) fn becoming_unknown_is_told_twice(
+    entry: Option<&Entry>,
+    action: &Action,
+    now: Timestamp,
+    fresh: Fence,
+) -> Decision {
+    let decision = transition(entry, action, now, fresh);
+    match (&decision.answer, action) {
+        (Answer::Existing(Existing::Unknown(unknown)), Action::Begin(_)) => {
+            let answer = Answer::Held(*unknown);
+            Decision { answer, ..decision }
         }
         _ => decision,
     }
