@@ -20,8 +20,7 @@ fn runtime() -> Runtime {
 #[test]
 fn leases_are_renewed_though_the_runtime_that_opened_the_store_ends() {
     let opener = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let stage = opener.block_on(Stage::new());
-    let store = stage.store.clone();
+    let Stage { server: _server, store } = opener.block_on(Stage::new());
     let (renewed, signal) = mpsc::channel();
     let observer = move |seen: Seen<'_>| {
         if seen.call == "renew" && seen.result.is_ok() {
