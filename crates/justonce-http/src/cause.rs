@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-/// What an inner service saw when it does not know whether an operation took effect: an extension of
-/// its response, beside its [`Verdict`](crate::Verdict). It is kept with the record and logged, for
-/// operators; callers never see it.
+/// What an inner service saw when it does not know whether an operation took effect: an extension
+/// of its response, beside its [`Verdict`](crate::Verdict). It is kept with the record and logged,
+/// for operators; callers never see it.
 ///
 /// ```
 /// use justonce_http::{Cause, Verdict};

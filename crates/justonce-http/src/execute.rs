@@ -241,8 +241,8 @@ where
     }
 }
 
-/// What an answer shows about an operation that may have taken effect: the service's own words about
-/// its cause, or the status and how far its answer came.
+/// What an answer shows about an operation that may have taken effect: the service's own words
+/// about its cause, or the status and how far its answer came.
 fn seen(parts: &Parts, phase: &str) -> Saw {
     let own = parts.extensions.get::<Cause>().map(|cause| cause.as_str().to_owned());
     let upstream = parts.extensions.get::<AnsweredBy>().cloned();

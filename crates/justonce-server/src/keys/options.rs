@@ -18,8 +18,8 @@ pub struct KeysOptions {
 /// Where the admin API is, and how its answers are shown.
 #[derive(Debug, Args)]
 pub struct AdminOptions {
-    /// Where the gateway's operators connect, as its setting `admin`: an address and a port, with or
-    /// without `http://`
+    /// Where the gateway's operators connect, as its setting `admin`: an address and a port, with
+    /// or without `http://`
     #[arg(
         long,
         global = true,

@@ -55,8 +55,8 @@ fn without_status(given: &GivenOutcome, body: Bytes) -> Result<Outcome, Refusal>
     Ok(Outcome::bytes(body))
 }
 
-const SAYS_NOTHING: &str = "The outcome says nothing. Give the answer that clients are to hear: its \
-                            `status`, and `body`, `json` or `body_base64`; an empty one has a \
+const SAYS_NOTHING: &str = "The outcome says nothing. Give the answer that clients are to hear: \
+                            its `status`, and `body`, `json` or `body_base64`; an empty one has a \
                             `status`, as in 204.";
 
 fn body(given: &GivenOutcome) -> Result<Bytes, Refusal> {

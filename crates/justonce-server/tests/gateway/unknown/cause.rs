@@ -1,5 +1,5 @@
-//! Why an operation is unknown is kept with its record, and the log, the command line and the caller
-//! name it in one way.
+//! Why an operation is unknown is kept with its record, and the log, the command line and the
+//! caller name it in one way.
 
 use serde_json::Value;
 

@@ -16,7 +16,7 @@ const ASKED_AGAIN: usize = 5;
 const CONFIG: &str = "[defaults]\nlease = '1s'\n\
                       [[route]]\nmatch = 'POST /payments'\nname = 'payments'\n";
 
-/// What became unknown, by route and reason, over all these gateways. Nothing is left out but zeros.
+/// What became unknown, by route and reason, over all these gateways; zeros are left out.
 fn counted(gateways: &[&Gateway]) -> BTreeMap<(String, String), u64> {
     let mut counted = BTreeMap::new();
     for gateway in gateways {

@@ -54,7 +54,7 @@ fn what_did_not_happen_is_executed_by_the_next_request() {
     let stage = Stage::with(&Server::File, PROBE);
     let heard = stage.unknown("k");
     answer(&stage, "404 Not Found", r#"{"code":"none"}"#);
-    until("the release", || state(stage.gateway.address, "k"), |state| state == "failed");
+    until("the release", || state(stage.gateway.address, "k"), |state| state == "released");
     let mut call = Call::pay(stage.gateway.address, "k", BODY);
     let mut connection = stage.upstream.accept();
     assert!(Heard::of(&connection.read()).fence > heard.fence);
@@ -176,6 +176,6 @@ fn probes_come_and_go_with_the_routes() {
     stage.home.configure(stage.upstream.address(), PROBE);
     stage.gateway.log_line("new routes are in force");
     answer(&stage, "200 OK", r#"{"status":"refused"}"#);
-    until("the release", || state(stage.gateway.address, "k"), |state| state == "failed");
+    until("the release", || state(stage.gateway.address, "k"), |state| state == "released");
     assert_eq!(stage.resolutions(&heard).len(), 1);
 }
