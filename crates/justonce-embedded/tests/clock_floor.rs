@@ -112,7 +112,7 @@ async fn the_way_back_lets_fresh_keys_in_and_breaks_no_promise() {
         assert!(matches!(fresh, Answer::Claimed(_)), "{fresh:?}");
         // Nobody holds the claim any more: it must not last for years.
         let unknown = begin(&store, &held).await;
-        assert!(matches!(unknown, Answer::Existing(Existing::Unknown(_))), "{unknown:?}");
+        assert!(matches!(unknown, Answer::Held(_)), "{unknown:?}");
         drop(store);
 
         let later = now.after(HOUR * 3 / 4);

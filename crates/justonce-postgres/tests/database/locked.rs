@@ -63,7 +63,7 @@ async fn begins_of_locked_records_stop_nobody_else_and_are_told_in_time() {
         }
         client.batch_execute("ROLLBACK").await.unwrap();
         let answer = store.apply(&begin(&locked[0])).await.unwrap();
-        assert!(matches!(answer, Answer::Existing(Existing::Unknown(_))), "{answer:?}");
+        assert!(matches!(answer, Answer::Held(_)), "{answer:?}");
     }
 }
 
@@ -121,7 +121,7 @@ async fn a_lock_of_a_moment_is_waited_for() {
     client.batch_execute("ROLLBACK").await.unwrap();
     let [begun, renewed] = asked;
     let answer = begun.await.unwrap().unwrap();
-    assert!(matches!(answer, Answer::Existing(Existing::Unknown(_))), "{answer:?}");
+    assert!(matches!(answer, Answer::Held(_)), "{answer:?}");
     let answer = renewed.await.unwrap().unwrap();
     assert!(matches!(answer, Answer::Renewed(_)), "{answer:?}");
 }

@@ -52,6 +52,7 @@ fn statement(name: &str) -> String {
     let read = |name: &str| std::fs::read_to_string(folder.join(format!("{name}.sql"))).unwrap();
     read(name)
         .replace("@columns@", &read("list_columns"))
+        .replace("@empty@", "'\\x00'::bytea")
         .replace("@schema@", "justonce")
         .replace("@channel@", "'justonce'")
 }

@@ -58,6 +58,12 @@ impl Call {
         call
     }
 
+    /// Asks about what was sent: by the same host.
+    pub(crate) fn ask(address: SocketAddr, path: &str) -> Message {
+        Self::send(address, &format!("GET {path}"), &[], "").answer()
+    }
+
+    /// Asks an operator's address, which answers to this host.
     pub(crate) fn get(address: SocketAddr, path: &str) -> Message {
         let mut call = Self::connect(address);
         call.write(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes());
@@ -103,7 +109,7 @@ pub(crate) fn pay_patiently(address: SocketAddr, key: &str, body: &str) -> Messa
 
 /// The state of a key, as the gateway tells it.
 pub(crate) fn state(address: SocketAddr, key: &str) -> String {
-    let answer = Call::get(address, &format!("/.well-known/idempotency/{key}?path=/payments"));
+    let answer = Call::ask(address, &format!("/.well-known/idempotency/{key}?path=/payments"));
     let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
     body["state"].as_str().unwrap_or_default().to_owned()
 }

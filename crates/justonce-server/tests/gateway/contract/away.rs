@@ -139,7 +139,7 @@ fn h35_what_could_not_be_stored_is_stored_later(place: &Place) {
 
 /// The state of the key, or the code of the problem.
 fn told(stage: &Stage) -> String {
-    let answer = Call::get(stage.gateway.address, "/.well-known/idempotency/abc?path=/payments");
+    let answer = Call::ask(stage.gateway.address, "/.well-known/idempotency/abc?path=/payments");
     let state = answer.json()["state"].as_str().map(str::to_owned);
     state.unwrap_or_else(|| answer.code())
 }

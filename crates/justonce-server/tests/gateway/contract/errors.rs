@@ -129,7 +129,7 @@ fn h37_the_state_of_a_key_can_be_asked_for(place: &Place) {
     let stage = place.patient("[[route]]\nmatch = 'PUT /shops/{shop}'\n");
     let told = |query: &str| {
         let path = format!("/.well-known/idempotency/a%2Fb?{query}");
-        let answer = Call::get(stage.gateway.address, &path);
+        let answer = Call::ask(stage.gateway.address, &path);
         assert_eq!((answer.status(), answer.header("cache-control")), (200, Some("no-store")));
         answer.json()
     };
@@ -154,7 +154,7 @@ fn h37_the_state_of_a_key_can_be_asked_for(place: &Place) {
     assert_eq!(unknown["state"], "unknown");
     assert!(unknown["since"].as_u64().is_some(), "{unknown}");
     assert_eq!(stage.service.calls(), 2);
-    let wrong = Call::get(stage.gateway.address, "/.well-known/idempotency/abc");
+    let wrong = Call::ask(stage.gateway.address, "/.well-known/idempotency/abc");
     assert_problem(&wrong, 400, "key-invalid");
 }
 

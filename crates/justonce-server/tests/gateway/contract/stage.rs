@@ -62,7 +62,7 @@ impl Stage {
 
     pub(crate) fn state_at(&self, path: &str, key: &str) -> String {
         let path = format!("/.well-known/idempotency/{key}?path={path}");
-        let answer = Call::get(self.gateway.address, &path);
+        let answer = Call::ask(self.gateway.address, &path);
         assert_eq!(answer.status(), 200, "{answer:?}");
         answer.json()["state"].as_str().unwrap().to_owned()
     }
