@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use justonce_core::store::Records;
-use justonce_core::{Action, Answer, Effect, Existing, OnLapsed, Operation, Step, StoreErrorKind};
+use justonce_core::{Action, Answer, Effect, OnLapsed, Operation, Step, StoreErrorKind};
 use tokio::time::timeout;
 
 use crate::stage::{PROMPTLY, Stage, begin, complete, hold, operation};
