@@ -153,6 +153,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("settled", &["settled"]),
     ("list", &["page"]),
     ("stats", &["stats"]),
+    ("health", &["health"]),
     ("sweep_all", &["swept"]),
     ("ready", &["ready"]),
 ];

@@ -79,7 +79,7 @@ impl Stage {
 
     /// How often the store was asked about a record, whatever for.
     pub(crate) fn steps(&self) -> u64 {
-        const UPKEEP: [&str; 4] = ["list", "stats", "sweep_all", "ready"];
+        const UPKEEP: [&str; 5] = ["list", "stats", "sweep_all", "ready", "health"];
         self.counted(|step| !UPKEEP.contains(&step))
     }
 
