@@ -33,6 +33,9 @@ pub(crate) fn admit(routes: &Routes, parts: &mut request::Parts) -> Admitted {
     if parts.method == Method::CONNECT {
         return Admitted::Passed;
     }
+    if is_like_a_protected(&parts.method) {
+        return refused(OTHER_LETTERS);
+    }
     let is_of_server = parts.method == Method::OPTIONS && parts.uri.path() == "*";
     if !parts.uri.path().starts_with('/') && !is_of_server {
         return refused(NO_SLASH);
@@ -66,6 +69,14 @@ pub(crate) fn admit(routes: &Routes, parts: &mut request::Parts) -> Admitted {
     }
 }
 
+/// Whether a method is one that can be protected, in other letters: to us it is another one, and to
+/// services that do not mind it is the same.
+fn is_like_a_protected(method: &Method) -> bool {
+    const PROTECTED: [Method; 4] = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
+    !PROTECTED.contains(method)
+        && PROTECTED.iter().any(|one| one.as_str().eq_ignore_ascii_case(method.as_str()))
+}
+
 /// The same target with another path.
 fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
     let target = match uri.query() {
@@ -81,6 +92,8 @@ fn refused(detail: &str) -> Admitted {
     Admitted::Refused(Problem::new(ProblemCode::RequestInvalid, detail))
 }
 
+const OTHER_LETTERS: &str = "The method is not written in capitals, and services read that \
+                             differently. Nothing was executed.";
 const TWO_HOSTS: &str = "The request names two hosts. Nothing was executed. Say the same in `Host` \
                          and in the target, each once.";
 const NO_SLASH: &str = "The target of the request is no path that begins with a slash. Nothing was \

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Empty, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use justonce_server::listen::ListenLimits;
-use parts::{Gateway, Upstream, read_head, say, settings};
+use parts::{Gateway, Upstream, listener, read_head, say, settings};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -67,4 +67,74 @@ async fn a_connection_that_only_pings_is_closed_when_it_was_idle_for_too_long() 
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "ok");
     // It is told to go, so this is no error.
     timeout(idle * 20, ended).await.expect("it lives on").unwrap().unwrap();
+}
+
+/// One that opens no window for answers leaves them unread, and answers PINGs all the same.
+#[tokio::test]
+async fn a_client_that_does_not_read_its_answer_is_let_go_and_frees_the_upstream() {
+    let idle = Duration::from_millis(300);
+    let upstream = Upstream::start(|mut stream| async move {
+        while read_head(&mut stream).await.is_some() {
+            let long = "x".repeat(1 << 20);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", long.len());
+            say(&mut stream, &format!("{head}{long}")).await;
+        }
+    })
+    .await;
+    let limits = ListenLimits { keep_alive: idle, ..ListenLimits::default() };
+    let mut settings = settings(upstream.address);
+    settings.max_connections = 1;
+    let gateway = Gateway::start(settings, limits);
+    let io = TokioIo::new(gateway.connect().await);
+    let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(0)
+        .handshake(io)
+        .await
+        .unwrap();
+    let ended = tokio::spawn(connection);
+    let request = Request::builder().uri("http://shop/").body(Full::<Bytes>::default()).unwrap();
+    let _unread = sender.send_request(request).await.unwrap();
+
+    let ended = timeout(idle * 20, ended).await;
+    assert!(ended.is_ok(), "it holds its connection, and one to the upstream, for ever");
+    let mut other = gateway.connect().await;
+    say(&mut other, "GET / HTTP/1.1\r\nHost: shop\r\n\r\n").await;
+    let (head, _) = read_head(&mut other).await.unwrap();
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+}
+
+/// A replay is one piece: the server has handed it on long before the client has read it.
+#[tokio::test]
+async fn a_client_that_reads_slowly_but_steadily_gets_all_of_its_answer() {
+    const LONG: usize = 1 << 20;
+    let idle = Duration::from_millis(500);
+    let limits = ListenLimits { keep_alive: idle, ..ListenLimits::default() };
+    let listener = listener(limits);
+    let address = listener.local_addr().unwrap();
+    let service = tower::service_fn(|_| async {
+        Ok::<_, std::convert::Infallible>(http::Response::new(Full::<Bytes>::from(vec![
+            b'x';
+            LONG
+        ])))
+    });
+    let never = std::future::pending();
+    tokio::spawn(listener.serve(move || service, never, idle));
+    let io = TokioIo::new(tokio::net::TcpStream::connect(address).await.unwrap());
+    let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(16 << 10)
+        .initial_connection_window_size(64 << 10)
+        .handshake(io)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let request = Request::builder().uri("http://shop/").body(Full::<Bytes>::default()).unwrap();
+    let mut body = sender.send_request(request).await.unwrap().into_body();
+    let mut read = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.unwrap_or_else(|error| panic!("cut off after {read} bytes: {error:?}"));
+        read += frame.data_ref().map_or(0, Bytes::len);
+        // tidy: allow-sleep: this is how slow it reads
+        tokio::time::sleep(idle / 20).await;
+    }
+    assert_eq!(read, LONG);
 }

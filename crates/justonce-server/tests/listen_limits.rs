@@ -175,3 +175,32 @@ async fn pipelined_requests_are_answered_in_order() {
     assert_eq!(bodies[..20], numbers);
     assert!(all.ends_with("/last"), "{all}");
 }
+
+/// A replay is one piece: the server has handed it on long before the client has read it.
+#[tokio::test]
+async fn a_client_that_reads_slowly_but_steadily_gets_all_of_its_answer() {
+    const LONG: usize = 16 << 20;
+    let idle = Duration::from_millis(500);
+    let limits = ListenLimits { keep_alive: idle, ..ListenLimits::default() };
+    let listener = parts::listener(limits);
+    let address = listener.local_addr().unwrap();
+    let service = tower::service_fn(|_| async {
+        let body = http_body_util::Full::<bytes::Bytes>::from(vec![b'x'; LONG]);
+        Ok::<_, std::convert::Infallible>(http::Response::new(body))
+    });
+    tokio::spawn(listener.serve(move || service, std::future::pending(), idle));
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    let mut client = socket.connect(address).await.unwrap();
+    say(&mut client, "GET / HTTP/1.1\r\nHost: shop\r\n\r\n").await;
+    let (_, rest) = read_head(&mut client).await.unwrap();
+    let mut piece = vec![0; 128 << 10];
+    let mut read = rest.len();
+    while read < LONG {
+        let more = client.read(&mut piece).await.unwrap_or(0);
+        assert_ne!(more, 0, "cut off after {read} bytes");
+        read += more;
+        // tidy: allow-sleep: this is how slow it reads
+        tokio::time::sleep(idle / 50).await;
+    }
+}

@@ -303,3 +303,39 @@ async fn tunnels_are_refused() {
     assert_eq!(response.status(), StatusCode::NOT_IMPLEMENTED);
     assert_eq!(upstream.connections(), 0);
 }
+
+/// A stranger who sends half a body is no failure of the upstream.
+#[tokio::test]
+async fn a_client_that_stops_sending_is_not_blamed_on_the_upstream() {
+    let upstream = Upstream::start(|mut stream| async move {
+        let (head, _) = read_head(&mut stream).await.unwrap();
+        if head.starts_with("get") {
+            return say(&mut stream, OK).await;
+        }
+        // The rest of the body does not come.
+        while stream.read_u8().await.is_ok() {}
+    })
+    .await;
+    let mut settings = settings(upstream.address);
+    settings.response_timeout = Duration::from_millis(200);
+    settings.breaker.min_requests = 5;
+    let proxy = Proxy::new(settings).unwrap();
+    let slow = (0..5).map(|_| {
+        let proxy = proxy.clone();
+        async move {
+            let (feed, body) = Fed::new();
+            feed.send(Ok(Bytes::from_static(b"h"))).await.unwrap();
+            let request = Request::builder().method(Method::PUT).uri("/").header("host", "shop");
+            let response = proxy.send(request.body(body).unwrap()).await;
+            drop(feed);
+            response
+        }
+    });
+    let slow: Vec<_> = slow.map(tokio::spawn).collect();
+    for response in slow {
+        let response = response.await.unwrap();
+        assert_eq!(response.extensions().get(), Some(&Trouble::RequestBroken));
+    }
+    assert_eq!(proxy.closed_for(), None, "the breaker is open for everybody");
+    assert_eq!(text(proxy.send(get()).await).await.unwrap(), "ok");
+}

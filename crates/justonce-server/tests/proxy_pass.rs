@@ -244,3 +244,34 @@ async fn long_bodies_stream_both_ways_in_little_memory() {
     }
     assert!(most - before < 24 << 20, "{} bytes", most - before);
 }
+
+/// Behind `Upgrade: h2c` come requests like all others, which nobody would look at any more: none of
+/// them would be protected, and all of them could say what only the gateway says.
+#[tokio::test]
+async fn h44_a_protocol_that_is_http_again_is_no_way_around() {
+    for protocol in ["h2c", "H2C", "HTTP/2.0", "TLS/1.2, HTTP/1.1", "websocket, h2c"] {
+        let upstream = Upstream::start(|mut stream| async move {
+            let (head, _) = read_head(&mut stream).await.unwrap();
+            if !head.contains("upgrade: ") {
+                return say(&mut stream, parts::OK).await;
+            }
+            say(
+                &mut stream,
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+            )
+            .await;
+            let (smuggled, _) = read_head(&mut stream).await.unwrap();
+            say(&mut stream, &smuggled).await;
+        })
+        .await;
+        let gateway = Gateway::to(upstream.address);
+        let head = format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\
+             HTTP2-Settings: AAMAAABk\r\n\r\n"
+        );
+        let smuggled = "POST /payments HTTP/1.1\r\nHost: a\r\nIdempotency-Fence: 99\r\n\r\n";
+        let answer = shout(gateway.address, format!("{head}{smuggled}").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{protocol}: {answer}");
+        assert!(!answer.contains("idempotency-fence"), "{protocol}: {answer}");
+    }
+}

@@ -195,3 +195,15 @@ async fn h45_a_route_may_allow_what_others_refuse() {
         assert_problem(&keyed(&app, "POST", path, &[]).await, 400, "request-invalid");
     }
 }
+
+#[tokio::test]
+async fn h45_a_method_in_other_letters_is_no_way_around_a_route() {
+    let (world, upstream) = (World::new(), Upstream::counting());
+    let rule = Rule::default().key_presence(justonce_http::KeyPresence::Required);
+    let app = world.app_at(&upstream, "POST,PUT /payments", rule);
+    for method in ["post", "Post", "pOST", "put", "patch", "Delete"] {
+        let reply = send(&app, request(method, "/payments", &[], "{}")).await;
+        assert_problem(&reply, 400, "request-invalid");
+    }
+    assert_eq!(upstream.calls(), 0, "services that do not mind take it for a POST");
+}

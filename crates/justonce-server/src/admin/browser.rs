@@ -5,14 +5,18 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
-use http::{HeaderMap, Method, StatusCode};
+use http::uri::Authority;
+use http::{HeaderMap, Method, StatusCode, Uri};
 
 /// Refuses what a web page could have sent: a name that leads here by accident or by malice, an
 /// origin, or a write in a form that browsers send without asking.
 pub(crate) async fn keep_out(request: Request, next: Next) -> Response {
     let headers = request.headers();
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    if !is_by_address(headers) || headers.contains_key(ORIGIN) || !(is_read || is_json(headers)) {
+    if !is_by_address(request.uri(), headers)
+        || headers.contains_key(ORIGIN)
+        || !(is_read || is_json(headers))
+    {
         let message =
             "Send JSON as application/json, to the address itself, not from a web page.\n";
         return (StatusCode::FORBIDDEN, message).into_response();
@@ -21,13 +25,14 @@ pub(crate) async fn keep_out(request: Request, next: Next) -> Response {
 }
 
 /// Whether the host was named by its address. A page of `evil.example` that has its name resolved
-/// to this machine sends that name.
-pub(crate) fn is_by_address(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(HOST) else { return true };
-    let Some(authority) = host.to_str().ok().and_then(|host| host.parse().ok()) else {
-        return false;
-    };
-    let authority: http::uri::Authority = authority;
+/// to this machine sends that name: in the header, or in the target as HTTP/2 does.
+pub(crate) fn is_by_address(uri: &Uri, headers: &HeaderMap) -> bool {
+    let told = headers.get(HOST).map(|host| host.to_str().ok()?.parse().ok());
+    let told = told.is_none_or(|host| host.is_some_and(|host| is_address(&host)));
+    told && uri.authority().is_none_or(is_address)
+}
+
+fn is_address(authority: &Authority) -> bool {
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::IpAddr>().is_ok()
 }
@@ -47,7 +52,7 @@ mod tests {
         let by = |host: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, host.parse().unwrap());
-            is_by_address(&headers)
+            is_by_address(&Uri::from_static("/"), &headers)
         };
         for right in ["127.0.0.1:8081", "localhost:8081", "[::1]:8081", "10.0.0.5", "LOCALHOST"] {
             assert!(by(right), "{right}");

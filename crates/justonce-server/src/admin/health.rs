@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 
 use super::server::Watched;
 
@@ -16,6 +16,7 @@ pub(crate) async fn healthz() -> &'static str {
 /// may ask; what is wrong is told to those who may see everything else.
 pub(crate) async fn readyz(
     State(watched): State<Arc<Watched>>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> (StatusCode, String) {
     if watched.stopping.is_cancelled() {
@@ -23,7 +24,7 @@ pub(crate) async fn readyz(
     }
     match watched.engine.store().ready().await {
         Ok(()) => (StatusCode::OK, "ready\n".into()),
-        Err(_) if !watched.may_see(&headers) => {
+        Err(_) if !watched.may_see(&uri, &headers) => {
             (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into())
         }
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("the store: {error}\n")),

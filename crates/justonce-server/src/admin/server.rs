@@ -8,7 +8,7 @@ use anyhow::Context;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use http::HeaderMap;
+use http::{HeaderMap, Uri};
 use justonce::{Clock, Engine, SystemClock, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
@@ -33,11 +33,11 @@ pub(crate) struct Watched {
 
 impl Watched {
     /// Whether who asks may see more than whether the gateway is well.
-    pub(crate) fn may_see(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn may_see(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         if self.token.is_demanded() {
             self.token.is_shown(headers)
         } else {
-            browser::is_by_address(headers)
+            browser::is_by_address(uri, headers)
         }
     }
 }

@@ -224,7 +224,7 @@ impl Patience {
 
     fn looks_dead(&mut self, gauge: &Gauge) -> bool {
         let activity = gauge.activity();
-        let working = gauge.is_busy() && !gauge.is_blocked();
+        let working = gauge.is_working() && !gauge.is_blocked();
         if working || activity != self.activity {
             (self.activity, self.quiet_looks) = (activity, 0);
             return false;

@@ -118,7 +118,8 @@ where
             let next = match this.state.as_mut().project() {
                 StateView::Called { future } => {
                     let response = ready!(future.poll(cx))?;
-                    let busy = this.busy.take();
+                    let mut busy = this.busy.take();
+                    busy.iter_mut().for_each(|busy| busy.set_ours(false));
                     this.early.iter().for_each(|early| early.end());
                     let mut response = response.map(|body| DoorBody { body: Some(body), busy });
                     if *this.close && response.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -165,10 +166,11 @@ impl<B: Body> Body for DoorBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match self.project().body.as_pin_mut() {
-            Some(body) => body.poll_frame(cx),
-            None => Poll::Ready(None),
-        }
+        let this = self.project();
+        let Some(body) = this.body.as_pin_mut() else { return Poll::Ready(None) };
+        let frame = body.poll_frame(cx);
+        this.busy.iter_mut().for_each(|busy| busy.set_ours(frame.is_pending()));
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(super) struct Gauge {
     // Requests whose answers are not finished.
     busy: AtomicUsize,
+    // Those of them whose answer waits for us, and not for the client to take more of it.
+    ours: AtomicUsize,
     // All requests so far.
     requests: AtomicU64,
     // Those of them that are finished.
@@ -17,18 +19,30 @@ pub(super) struct Gauge {
     in_head: AtomicBool,
     // The client does not read what we write.
     blocked: AtomicBool,
+    // How often much was written: the client reads an answer.
     written: AtomicU64,
 }
+
+/// What is shorter may be a PING of HTTP/2, which says nothing about answers.
+const MUCH: usize = 512;
 
 impl Gauge {
     pub(super) fn begin(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(self))
+        let mut busy = Busy { gauge: Arc::clone(self), is_ours: false };
+        busy.set_ours(true);
+        busy
     }
 
     pub(super) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether there is an answer that the client waits for. One that it does not take, because it
+    /// opens no window for it, keeps no connection.
+    pub(super) fn is_working(&self) -> bool {
+        self.ours.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn requests(&self) -> u64 {
@@ -43,11 +57,12 @@ impl Gauge {
         self.in_head.load(Ordering::Relaxed)
     }
 
-    pub(super) fn wrote(&self, anything: bool) {
-        if anything {
+    /// So many bytes were written, or nothing could be.
+    pub(super) fn wrote(&self, bytes: Option<usize>) {
+        if bytes.is_some_and(|bytes| bytes >= MUCH) {
             self.written.fetch_add(1, Ordering::Relaxed);
         }
-        self.blocked.store(!anything, Ordering::Relaxed);
+        self.blocked.store(bytes.is_none(), Ordering::Relaxed);
     }
 
     pub(super) fn is_blocked(&self) -> bool {
@@ -55,10 +70,10 @@ impl Gauge {
     }
 
     /// Changes whenever something happens that keeps a connection: a request begins or ends, or
-    /// some of an answer is taken. What is written while nothing is asked, such as the PINGs of
-    /// HTTP/2, does not count.
+    /// some of an answer is taken, also of one that was handed on whole long before. The PINGs of
+    /// HTTP/2 do not count.
     pub(super) fn activity(&self) -> u64 {
-        let written = if self.is_busy() { self.written.load(Ordering::Relaxed) } else { 0 };
+        let written = self.written.load(Ordering::Relaxed);
         let ended = self.ended.load(Ordering::Relaxed);
         self.requests().wrapping_add(ended).wrapping_add(written)
     }
@@ -66,11 +81,27 @@ impl Gauge {
 
 /// A request is under way.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Gauge>);
+pub(super) struct Busy {
+    gauge: Arc<Gauge>,
+    is_ours: bool,
+}
+
+impl Busy {
+    /// Whether its answer waits for us now.
+    pub(super) fn set_ours(&mut self, is_ours: bool) {
+        match (self.is_ours, is_ours) {
+            (false, true) => self.gauge.ours.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.gauge.ours.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        self.is_ours = is_ours;
+    }
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
-        self.0.ended.fetch_add(1, Ordering::Relaxed);
+        self.set_ours(false);
+        self.gauge.busy.fetch_sub(1, Ordering::Relaxed);
+        self.gauge.ended.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -46,7 +46,7 @@ impl<T: AsyncWrite + Unpin> Wire<T> {
         let written = early
             .poll_write(*between, cx, |bytes, cx| Pin::new(&mut *stream).poll_write(cx, bytes));
         if written.is_pending() {
-            self.gauge.wrote(false);
+            self.gauge.wrote(None);
         }
         written
     }
@@ -83,7 +83,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         ready!(self.poll_early(cx))?;
         self.between = false;
         let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.gauge.wrote(wrote.is_ready());
+        self.gauge.wrote(taken(&wrote));
         wrote
     }
 
@@ -95,7 +95,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         ready!(self.poll_early(cx))?;
         self.between = false;
         let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.gauge.wrote(wrote.is_ready());
+        self.gauge.wrote(taken(&wrote));
         wrote
     }
 
@@ -114,5 +114,13 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Wire<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// How much the line took; nothing if it could take none.
+fn taken(wrote: &Poll<io::Result<usize>>) -> Option<usize> {
+    match wrote {
+        Poll::Pending => None,
+        Poll::Ready(wrote) => Some(*wrote.as_ref().unwrap_or(&0)),
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -55,7 +55,9 @@ impl Body for SendBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Self::Streamed(body, progress) = &mut *self else { return Poll::Ready(None) };
-        let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+        let polled = Pin::new(&mut *body).poll_frame(cx);
+        progress.starving.store(polled.is_pending(), Ordering::Relaxed);
+        let frame = ready!(polled);
         match &frame {
             Some(Ok(_)) if !body.is_end_stream() => progress.moved(),
             Some(Ok(_)) | None => progress.ended(FINISHED),
@@ -88,6 +90,8 @@ const BROKEN: u8 = 2;
 pub(super) struct Progress {
     frames: AtomicU64,
     end: AtomicU8,
+    // Whether the upstream would take more than the client has sent.
+    starving: AtomicBool,
 }
 
 impl Progress {
@@ -102,6 +106,11 @@ impl Progress {
 
     pub(super) fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
+    }
+
+    /// Whether the next move is the client's.
+    pub(super) fn is_starving(&self) -> bool {
+        self.starving.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_finished(&self) -> bool {

@@ -238,6 +238,9 @@ async fn send(
             Some(unsent) => Sent::Unsent(Box::new(unsent)),
             None => failed(&error.into_error(), progress, connection.wrote()),
         },
+        None if progress.is_some_and(Progress::is_starving) => {
+            Sent::Trouble(Trouble::RequestBroken, "the request's body stood still for too long")
+        }
         None => Sent::Trouble(Trouble::TimedOut, "the upstream did not answer in time"),
     }
 }

@@ -145,9 +145,18 @@ fn host_of(uri: &Uri) -> Option<(Uri, Option<HeaderValue>)> {
 
 fn wanted_protocol(headers: &HeaderMap) -> Option<HeaderValue> {
     let protocol = headers.get(header::UPGRADE)?;
+    if names(headers, &header::UPGRADE).any(is_http_again) {
+        return None;
+    }
     names(headers, &header::CONNECTION)
         .any(|name| name.eq_ignore_ascii_case("upgrade"))
         .then(|| protocol.clone())
+}
+
+/// Whether a protocol would bring requests like all others, which nobody here would look at.
+fn is_http_again(protocol: &str) -> bool {
+    let name = protocol.split('/').next().unwrap_or_default().trim();
+    ["h2c", "h2", "h3", "http", "https", "tls"].iter().any(|http| name.eq_ignore_ascii_case(http))
 }
 
 /// The comma-separated parts of all lines of a header.

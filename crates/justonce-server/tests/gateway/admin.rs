@@ -163,3 +163,38 @@ fn half_open_heads_on_the_admin_address_are_cut_off() {
     }
     assert_eq!(Call::get(gateway.admin, "/healthz").text(), "ok\n");
 }
+
+#[test]
+fn h53_a_foreign_host_in_the_target_sees_nothing_either() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure(upstream.address(), "");
+    let gateway = home.start();
+    for head in [
+        "GET http://evil.example/keys HTTP/1.1\r\n\r\n",
+        "GET http://evil.example/keys HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "GET http://evil.example/metrics HTTP/1.0\r\n\r\n",
+    ] {
+        let mut call = Call::connect(gateway.admin);
+        call.write(head.as_bytes());
+        assert_eq!(call.answer().status(), 403, "{head}");
+    }
+    // `GET` of `/keys` at `evil.example`, as HTTP/2 says it.
+    let mut stream = TcpStream::connect(gateway.admin).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let head = b"\x82\x86\x04\x05/keys\x41\x0cevil.example";
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    bytes.extend([0, 0, u8::try_from(head.len()).unwrap(), 1, 5, 0, 0, 0, 1]);
+    bytes.extend(head);
+    stream.write_all(&bytes).unwrap();
+    let status = loop {
+        let mut frame = [0; 9];
+        stream.read_exact(&mut frame).unwrap();
+        let mut payload = vec![0; usize::from(frame[2]) + 256 * usize::from(frame[1])];
+        stream.read_exact(&mut payload).unwrap();
+        if frame[3] == 1 {
+            break payload[0];
+        }
+    };
+    // 0x88 is `:status: 200` in the short form.
+    assert_ne!(status, 0x88, "a foreign host is let in over HTTP/2");
+}
