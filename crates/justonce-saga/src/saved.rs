@@ -8,9 +8,20 @@ const MAX_WHY_BYTES: usize = 1024;
 /// parking: what cannot be saved must still be able to say so.
 pub(crate) const MAX_SAVED_BYTES: usize = MAX_CHECKPOINT_BYTES - 8 * MAX_WHY_BYTES;
 
+/// The most that the next recovery point may have, by the size of the one before. The version before
+/// left no room for reasons: what it began goes on.
+pub(crate) const fn most_after(before: usize) -> usize {
+    if before > MAX_SAVED_BYTES { MAX_CHECKPOINT_BYTES } else { MAX_SAVED_BYTES }
+}
+
 /// What is kept of a reason.
-pub(crate) fn cut(mut why: String) -> String {
-    let mut end = why.len().min(MAX_WHY_BYTES);
+pub(crate) fn cut(why: String) -> String {
+    cut_at(why, MAX_WHY_BYTES)
+}
+
+/// What is kept of a reason where there is less room.
+pub(crate) fn cut_at(mut why: String, most: usize) -> String {
+    let mut end = why.len().min(most);
     while !why.is_char_boundary(end) {
         end -= 1;
     }

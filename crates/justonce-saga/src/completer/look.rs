@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use justonce_core::store::{Cursor, ListQuery, Stored, Summary};
-use justonce_core::{Engine, Entropy, RecordId, Scope, ScopeError, StateName, StoreResult};
+use justonce_core::{Engine, Entropy, RecordId, Scope, ScopeError, StateName};
 use tokio::time::Instant;
 
 use super::driver::Driver;
@@ -81,6 +81,8 @@ pub(super) struct Looking<'a> {
     pub(super) engine: &'a Engine,
     pub(super) settings: &'a CompleterSettings,
     pub(super) known: &'a Mutex<Known>,
+    /// Whether there is room for more of those that failed before. If not, they are passed by.
+    pub(super) is_again_wanted: bool,
 }
 
 impl Looking<'_> {
@@ -91,7 +93,7 @@ impl Looking<'_> {
         kind: &Kind,
         state: StateName,
         round: &mut Round,
-    ) -> StoreResult<Vec<Found>> {
+    ) -> Vec<Found> {
         let place = kind.place(state);
         let lap = Lap { kind: kind.number, state, number: place.lap };
         let enough = self.settings.page.max(1);
@@ -104,7 +106,16 @@ impl Looking<'_> {
                 limit: PORTION,
                 after,
             };
-            let page = self.engine.store().list(&query).await?;
+            let page = match self.engine.store().list(&query).await {
+                Ok(page) => page,
+                Err(error) => {
+                    // What was found is driven on all the same; the next round starts from the
+                    // beginning, so that it finds what can be listed.
+                    round.troubles.push(format!("{}: {error}", kind.driver.name()));
+                    kind.go_on(state, Place { after: None, lap: place.lap });
+                    return found;
+                }
+            };
             let mut records = page.records.as_slice();
             while !records.is_empty() && found.len() < enough {
                 let (some, rest) = records.split_at(READ_AT_ONCE.min(records.len()));
@@ -127,7 +138,7 @@ impl Looking<'_> {
             self.known().forget_before(lap);
         }
         kind.go_on(state, Place { after, lap: next });
-        Ok(found)
+        found
     }
 
     /// What is to be done about some records. Those that are known and not due are not even read.
@@ -145,7 +156,7 @@ impl Looking<'_> {
             let due = self.known().due(summary, lap);
             match due {
                 Some(None) => {}
-                Some(Some(due)) if now < due => {}
+                Some(Some(due)) if now < due || !self.is_again_wanted => {}
                 known => asked.push((summary, known.is_some())),
             }
         }
@@ -197,7 +208,9 @@ impl Looking<'_> {
         let is_limited = operation.policy().max_attempts().is_some();
         let is_parked = !is_limited && failed >= self.settings.park_after.max(1);
         let pause = if is_limited { Some(Duration::ZERO) } else { self.pause(failed, is_stuck) };
+        let is_again = is_stuck || failed > 1;
         let is_due = match pause {
+            _ if is_again && !self.is_again_wanted => false,
             _ if is_parked => {
                 // If it cannot be parked, nobody drives it all the same, and that is told again.
                 remember(Some(Instant::now() + TELL_AGAIN_AFTER), true);
@@ -219,7 +232,7 @@ impl Looking<'_> {
             driver: Arc::clone(&kind.driver),
             id: summary.id,
             operation,
-            is_again: is_stuck || failed > 1,
+            is_again,
             is_parked,
         })
     }

@@ -50,9 +50,14 @@ struct Ended {
 }
 
 impl Pool {
-    /// How many of a kind wait for a place.
+    /// How many fresh ones of a kind wait for a place.
     pub(super) fn waiting(&self, kind: usize) -> usize {
-        self.fresh.iter().chain(&self.again).filter(|found| found.kind == kind).count()
+        self.fresh.iter().filter(|found| found.kind == kind).count()
+    }
+
+    /// How many of a kind wait for a place that failed before.
+    pub(super) fn waiting_again(&self, kind: usize) -> usize {
+        self.again.iter().filter(|found| found.kind == kind).count()
     }
 
     /// Takes operations up, unless they are already.
@@ -119,16 +124,16 @@ impl Pool {
             }
         };
         self.driving.spawn(async move {
-            // A step that panics has given its operation up; the others go on.
-            let driving = AssertUnwindSafe(driving).catch_unwind();
-            let drove = match timeout(settings.drive_timeout, driving).await {
-                Ok(Ok(drove)) => drove,
-                Ok(Err(_)) => Drove::Trouble("it panicked".into()),
-                Err(_) => {
-                    let limit = settings.drive_timeout;
+            let limit = settings.drive_timeout;
+            let driving = async move {
+                timeout(limit, driving).await.unwrap_or_else(|_| {
                     Drove::Trouble(format!("it did not end within {limit:?} and was given up"))
-                }
+                })
             };
+            // A step that panics, also where it is dropped, has given its operation up; the others
+            // go on.
+            let drove = AssertUnwindSafe(driving).catch_unwind().await;
+            let drove = drove.unwrap_or_else(|_| Drove::Trouble("it panicked".into()));
             Ended { id, is_again, round, drove }
         });
     }

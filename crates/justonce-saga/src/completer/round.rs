@@ -158,22 +158,23 @@ impl Completer {
         let mut pool = self.pool.lock().await;
         let (mut round, mut found) = (Round::default(), Vec::new());
         for kind in &self.kinds {
-            // As much as one round takes up is waiting for a place: there is no need for more.
-            if pool.waiting(kind.number) >= self.settings.page.max(1) {
+            // As much as one round takes up is waiting for a place: there is no need for more. Those
+            // that failed before keep nobody from looking for fresh ones.
+            let enough = self.settings.page.max(1);
+            if pool.waiting(kind.number) >= enough {
                 continue;
             }
+            let looking = Looking {
+                engine: &self.engine,
+                settings: &self.settings,
+                known: &self.known,
+                is_again_wanted: pool.waiting_again(kind.number) < enough,
+            };
             for state in STATES {
                 if state != StateName::InProgress && !kind.driver.retries() {
                     continue;
                 }
-                let looking =
-                    Looking { engine: &self.engine, settings: &self.settings, known: &self.known };
-                match looking.look(kind, state, &mut round).await {
-                    Ok(operations) => found.push(operations),
-                    Err(error) => {
-                        round.troubles.push(format!("{}: {error}", kind.driver.name()));
-                    }
-                }
+                found.push(looking.look(kind, state, &mut round).await);
             }
         }
         pool.take_up(fairly(found));

@@ -143,7 +143,7 @@ impl Phases {
         input: &T,
     ) -> Result<Operation, PhasesError> {
         let journal = Journal::new(&self.names).asked(input)?;
-        let point = Checkpoint::new(journal.name(), journal.fitting_data()?);
+        let point = Checkpoint::new(journal.name(), journal.fitting_data(0)?);
         Ok(operation.starting_from(point.map_err(|error| unsavable(journal.name(), error))?))
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::error::{PhasesError, ShapeChanged};
-use crate::saved::{MAX_SAVED_BYTES, cut, is_zero};
+use crate::saved::{cut, is_zero, most_after};
 
 /// The version in which journals are written.
 const VERSION: u32 = 1;
@@ -185,14 +185,15 @@ impl Journal {
         Ok(bytes.into())
     }
 
-    /// The data of the recovery point, if there is room left for the reason of parking.
-    pub(super) fn fitting_data(&self) -> Result<Bytes, PhasesError> {
-        let data = self.data()?;
-        if data.len() <= MAX_SAVED_BYTES {
+    /// The data of the recovery point, if there is room left for the reason of parking, after one
+    /// that had so many bytes.
+    pub(super) fn fitting_data(&self, before: usize) -> Result<Bytes, PhasesError> {
+        let (data, most) = (self.data()?, most_after(before));
+        if data.len() <= most {
             return Ok(data);
         }
         let why = format!(
-            "what is saved of the phases has {} bytes with it, at most {MAX_SAVED_BYTES} are kept: \
+            "what is saved of the phases has {} bytes with it, at most {most} are kept: \
              store large data elsewhere and keep its address",
             data.len()
         );

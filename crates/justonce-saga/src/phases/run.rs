@@ -134,7 +134,8 @@ impl PhaseRun {
             self.at += 1;
             return Ok(());
         }
-        let data = match journal.fitting_data() {
+        let before = self.journal.data().map_or(0, |data| data.len());
+        let data = match journal.fitting_data(before) {
             Ok(data) => data,
             Err(error) => return Err(self.park(error).await),
         };

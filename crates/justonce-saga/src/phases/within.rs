@@ -74,7 +74,8 @@ impl Within {
     /// If the result cannot be saved. Roll back, and hand the error on with `?`.
     pub fn point<T: Serialize>(&self, result: &T) -> Result<Checkpoint, HandlerError> {
         let point = self.journal.with(result, self.context.attempt()).and_then(|journal| {
-            let made = self.context.point(journal.name(), journal.fitting_data()?);
+            let before = self.journal.data()?.len();
+            let made = self.context.point(journal.name(), journal.fitting_data(before)?);
             made.map_err(|error| unsavable(&self.name, error))
         });
         match point {

@@ -121,7 +121,7 @@ where
         let asked =
             serde_json::to_vec(context).map_err(|error| SagaError::Unsavable(error.to_string()))?;
         let log = Log::new(self.name(), &self.0.plan, context)?;
-        let point = Checkpoint::new(ASKED, log.fitting_data()?);
+        let point = Checkpoint::new(ASKED, log.fitting_data(0)?);
         let point = point.map_err(|error| SagaError::Unsavable(error.to_string()))?;
         let fingerprint = Fingerprint::of_json(&scope, &asked);
         Ok(Operation::new(scope, key, fingerprint)

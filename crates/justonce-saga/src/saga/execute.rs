@@ -111,7 +111,8 @@ where
         let is_last = next(&log) == Next::End(End::Done);
         let mut saved = log.set_context(&context);
         if saved.is_ok() && !is_last {
-            saved = log.fitting_data().map(|_| ());
+            let before = self.log.data().map_or(0, |data| data.len());
+            saved = log.fitting_data(before).map(|_| ());
         }
         match saved {
             Ok(()) => {

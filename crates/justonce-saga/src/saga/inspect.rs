@@ -176,8 +176,8 @@ pub async fn retry(engine: &Engine, id: RecordId, by: &str) -> Result<Retried, S
         None => Journal::unparked_data(&point, claim.attempt())
             .map_err(|error| SagaError::Unreadable(error.to_string()))?,
     };
-    leave(claim, &name(by), data).await?;
-    Ok(Retried::Due)
+    let is_due = leave(claim, &name(by), data).await?;
+    Ok(if is_due { Retried::Due } else { Retried::Busy })
 }
 
 /// What the timeline calls the recovery point.

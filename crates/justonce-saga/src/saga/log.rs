@@ -1,16 +1,20 @@
 //! The log of a saga: all that is saved of it. Pure.
 
 use bytes::Bytes;
-use justonce_core::Checkpoint;
+use justonce_core::{Checkpoint, MAX_CHECKPOINT_BYTES};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::error::{PlanChanged, SagaError};
-use crate::saved::{MAX_SAVED_BYTES, cut, is_zero};
+use crate::saved::{cut, cut_at, is_zero, most_after};
 
 /// The version in which logs are written.
 const VERSION: u32 = 1;
+/// How much is kept of each reason where there is no room for all, in bytes.
+const SHORTER_WHYS: [usize; 3] = [256, 32, 0];
+/// How much is kept of the reason of parking at least, in bytes: it says that it is parked.
+const MIN_PARKED_BYTES: usize = 32;
 
 /// A step as it is declared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -242,18 +246,39 @@ impl Log {
     ///
     /// If it cannot be written.
     pub fn data(&self) -> Result<Bytes, SagaError> {
+        let data = self.encoded()?;
+        if data.len() <= MAX_CHECKPOINT_BYTES {
+            return Ok(data);
+        }
+        // Reasons are for people: they make room for what must be saved.
+        let mut log = self.clone();
+        for most in SHORTER_WHYS {
+            for step in &mut log.steps {
+                step.why = step.why.take().map(|why| cut_at(why, most));
+            }
+            log.parked = log.parked.take().map(|why| cut_at(why, most.max(MIN_PARKED_BYTES)));
+            let shorter = log.encoded()?;
+            if shorter.len() <= MAX_CHECKPOINT_BYTES {
+                return Ok(shorter);
+            }
+        }
+        Ok(data)
+    }
+
+    fn encoded(&self) -> Result<Bytes, SagaError> {
         let bytes = serde_json::to_vec(self).map_err(|e| SagaError::Unsavable(e.to_string()))?;
         Ok(bytes.into())
     }
 
-    /// The data of the recovery point, if there is room left for all that may become of the saga.
-    pub(super) fn fitting_data(&self) -> Result<Bytes, SagaError> {
-        let data = self.data()?;
-        if data.len() <= MAX_SAVED_BYTES {
+    /// The data of the recovery point, if there is room left for all that may become of the saga
+    /// that had so many bytes before.
+    pub(super) fn fitting_data(&self, before: usize) -> Result<Bytes, SagaError> {
+        let (data, most) = (self.data()?, most_after(before));
+        if data.len() <= most {
             return Ok(data);
         }
         Err(SagaError::Unsavable(format!(
-            "it has {} bytes, at most {MAX_SAVED_BYTES} are kept: store large data elsewhere and \
+            "it has {} bytes, at most {most} are kept: store large data elsewhere and \
              keep its address in the context",
             data.len()
         )))

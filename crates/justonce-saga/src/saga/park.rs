@@ -1,7 +1,7 @@
 //! Changing what is saved of something that nobody drives, without executing anything.
 
 use bytes::Bytes;
-use justonce_core::engine::Begun;
+use justonce_core::engine::{Begun, Settlement};
 use justonce_core::{
     Checkpoint, Engine, HeldClaim, OnConcurrent, Operation, RunError, StoreError, UnknownReason,
 };
@@ -39,13 +39,20 @@ pub(super) async fn take(engine: &Engine, operation: Operation) -> Result<Taken,
     Ok(Taken::Held(claim, point))
 }
 
-/// Saves a recovery point and gives the claim up, so that whoever comes next finds it.
-pub(super) async fn leave(mut claim: HeldClaim, name: &str, data: Bytes) -> Result<(), SagaError> {
+/// Saves a recovery point and gives the claim up, so that whoever comes next finds it. Not, if
+/// another owner has taken over meanwhile: then nothing was saved.
+pub(super) async fn leave(
+    mut claim: HeldClaim,
+    name: &str,
+    data: Bytes,
+) -> Result<bool, SagaError> {
     let point = Checkpoint::new(name, data);
     let point = point.map_err(|error| SagaError::Unsavable(error.to_string()))?;
-    let _ = claim.save(point).await.map_err(store_error)?;
+    if let Settlement::Lost(_) = claim.save(point).await.map_err(store_error)? {
+        return Ok(false);
+    }
     let _ = claim.abandon(UnknownReason::Reported).await.map_err(store_error)?;
-    Ok(())
+    Ok(true)
 }
 
 /// Parks a saga of which so many drives in a row have failed; nothing if somebody has it, or it has
@@ -102,8 +109,8 @@ async fn park(
     let Taken::Held(mut claim, point) = take(engine, operation).await? else { return Ok(None) };
     match judge(&point, claim.attempt().saturating_sub(1)) {
         Ok(Some((data, why))) => {
-            leave(claim, PARKED, data).await?;
-            Ok(Some(why))
+            let is_parked = leave(claim, PARKED, data).await?;
+            Ok(Some(why).filter(|_| is_parked))
         }
         judged => {
             // As it was, for whoever comes next.

@@ -10,6 +10,7 @@
 )]
 
 mod commits;
+mod completer_limits;
 mod completing;
 mod faults;
 mod ground;

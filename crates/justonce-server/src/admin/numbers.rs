@@ -58,7 +58,10 @@ async fn store(text: &mut Text, engine: &Engine) {
     text.metric(&STORE_BYTES, by_state().map(|(state, size)| (state, size.bytes as f64)));
     // Only a display: the age is by this machine's clock, and nothing is decided by it.
     let age = oldest.map(|since| SystemClock::new().now().since(since)).unwrap_or_default();
-    text.one(&UNKNOWN_WAITING, count as f64);
+    // Where there are more than were looked at, the store has counted them.
+    let counted = stats.by_state().find(|(state, _)| *state == StateName::Unknown);
+    let counted = counted.map_or(0, |(_, size)| size.count);
+    text.one(&UNKNOWN_WAITING, counted.max(count as u64) as f64);
     text.one(&UNKNOWN_OLDEST, age.as_secs_f64());
 }
 

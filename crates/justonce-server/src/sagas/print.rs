@@ -45,7 +45,7 @@ pub(super) fn detail(detail: &SagaDetail) {
         say(&format!("{name:<width$}  {value}"));
     }
     if let Some(context) = &detail.context {
-        say(&format!("context  {context}"));
+        say(&format!("context  {}", visible(&context.to_string())));
     }
     if let Some(outcome) = &detail.outcome {
         contents(outcome);

@@ -18,6 +18,7 @@ mod completer;
 mod contract;
 mod crash;
 mod expire;
+mod hostile_contents;
 mod metrics;
 mod process;
 mod reload;

@@ -77,6 +77,7 @@ fn every_series_is_there_before_anything_happens() {
         r#"idempotency_unknown_outcomes_total{route="a",reason="attempts_exhausted"}"#,
         r#"idempotency_probes_total{route="payments",result="completed"}"#,
         r#"idempotency_store_operations_total{operation="begin",status="error"}"#,
+        r#"idempotency_store_operations_total{operation="health",status="error"}"#,
         r#"justonce_reloads_total{result="refused"}"#,
         "idempotency_store_up",
         "process_resident_memory_bytes",
