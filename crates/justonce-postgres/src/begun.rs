@@ -4,7 +4,7 @@ use std::error::Error;
 
 use justonce_core::{
     Answer, Busy, BusyWhy, Checkpoint, Claimed, Existing, RecordId, Replay, StoreError,
-    StoreResult, UnknownSince,
+    StoreErrorKind, StoreResult, UnknownSince,
 };
 use tokio_postgres::types::{FromSql, Type};
 
@@ -72,7 +72,11 @@ impl<'a> Begun<'a> {
     /// The answer of a begin or a peek on this record.
     pub(crate) fn answer(&self, id: &RecordId) -> StoreResult<Answer> {
         let existing = match self.text(Field::Answer)? {
-            "claimed" => return self.claimed().map(Answer::Claimed),
+            // Damage or not: the claim was made, and is there.
+            "claimed" => {
+                let claimed = self.claimed().map(Answer::Claimed);
+                return claimed.map_err(|error| claimed_all_the_same(id, error));
+            }
             "claimable" => return Ok(Answer::Claimable),
             "completed" => Existing::Completed(self.replay(id)?),
             "failed" => Existing::Failed(self.replay(id)?),
@@ -134,6 +138,12 @@ impl<'a> Begun<'a> {
         let bytes = self.needed(field)?.try_into().map_err(|_| missing(field))?;
         Ok(i64::from_be_bytes(bytes))
     }
+}
+
+/// A begin has claimed a record, and cannot read what it was given.
+fn claimed_all_the_same(id: &RecordId, error: StoreError) -> StoreError {
+    let message = format!("record {id} was claimed, and is damaged");
+    StoreError::maybe_applied(StoreErrorKind::Damaged, message).because(error)
 }
 
 fn missing(field: Field) -> StoreError {

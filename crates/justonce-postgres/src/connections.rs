@@ -19,6 +19,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::no_connection;
+use crate::statements::CLEANED_SESSION;
 use crate::tls::Connector;
 
 /// How long a step waits for a free connection.
@@ -58,9 +59,23 @@ pub(crate) struct CancelOnDrop(Option<Arc<Connection>>);
 impl Connections {
     /// At most so many, and what each of them runs first.
     pub(crate) fn new(endpoint: &Endpoint, most: usize, first: &[&str]) -> StoreResult<Self> {
+        Self::recycled(endpoint, most, first, RecyclingMethod::Fast)
+    }
+
+    /// The same for callers: what one of them leaves in a session is not there for the next.
+    pub(crate) fn for_callers(endpoint: &Endpoint, most: usize, first: &str) -> StoreResult<Self> {
+        let again = RecyclingMethod::Custom(format!("{CLEANED_SESSION}{first}"));
+        Self::recycled(endpoint, most, &[first], again)
+    }
+
+    fn recycled(
+        endpoint: &Endpoint,
+        most: usize,
+        first: &[&str],
+        recycling_method: RecyclingMethod,
+    ) -> StoreResult<Self> {
         let most = most.max(1);
         let first: Arc<str> = first.concat().into();
-        let recycling_method = RecyclingMethod::Fast;
         let Endpoint { config, connector } = endpoint.clone();
         let manager = ManagerConfig { recycling_method };
         let manager = Manager::from_config(config, connector.clone(), manager);

@@ -59,7 +59,7 @@ impl Db {
         let steps = ours(connections, PROMPT_SESSION)?;
         let patient = ours(PATIENT_CONNECTIONS, PATIENT_SESSION)?;
         let reads = ours(READ_CONNECTIONS, READS_SESSION)?;
-        let callers = Connections::new(endpoint, transactions, &[SESSION])?;
+        let callers = Connections::for_callers(endpoint, transactions, SESSION)?;
         Ok(Self { schema, sql, steps, patient, reads, callers, clock })
     }
 

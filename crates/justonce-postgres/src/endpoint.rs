@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
 use tokio_postgres::config::{SslMode, SslNegotiation, TargetSessionAttrs};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
@@ -54,9 +55,13 @@ impl Endpoint {
         Ok(Self { config, connector: tls::connector(speech)? })
     }
 
-    /// Makes a connection.
+    /// Makes a connection. What accepts one and then says nothing is not waited for.
     pub(crate) async fn connect(&self) -> Result<(Client, Connection<Socket, Stream>), Error> {
-        self.config.connect(self.connector.clone()).await
+        let each = self.config.get_connect_timeout().map_or(CONNECT_TIMEOUT, |each| *each);
+        let hosts = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
+        let connecting = self.config.connect(self.connector.clone());
+        let connected = timeout(each.saturating_mul(hosts), connecting).await;
+        connected.unwrap_or_else(|_| Err(Error::__private_api_timeout()))
     }
 }
 

@@ -4,8 +4,10 @@
 //! who wait are woken: an end may have gone unheard, so they look again.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,8 +36,28 @@ pub(crate) struct Listener {
 struct Shared {
     endpoint: Endpoint,
     channel: String,
-    waiters: Mutex<HashMap<RecordId, Arc<Notify>>>,
+    waiters: Mutex<HashMap<RecordId, Waited>>,
     state: watch::Sender<State>,
+    /// Whether a task listens, or is about to.
+    is_served: AtomicBool,
+}
+
+/// A record that somebody waits for.
+#[derive(Default)]
+struct Waited {
+    count: usize,
+    notify: Arc<Notify>,
+}
+
+/// The task's own end. If its runtime ends, another one goes on.
+struct Listening(Arc<Shared>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.is_served.store(false, Ordering::Release);
+        self.0.state.send_replace(State::Connecting);
+        self.0.wake_all();
+    }
 }
 
 /// How the connection stands.
@@ -50,21 +72,25 @@ impl Listener {
     pub(crate) fn new(endpoint: Endpoint, schema: &Schema) -> Self {
         let state = watch::Sender::new(State::Connecting);
         let channel = schema.name().to_owned();
-        let shared = Shared { endpoint, channel, waiters: Mutex::default(), state };
+        let (waiters, is_served) = Default::default();
+        let shared = Shared { endpoint, channel, waiters, state, is_served };
         Self { shared: Arc::new(shared), task: Mutex::default() }
     }
 
     /// One more who waits for a record.
     pub(crate) fn waiter(&self, id: &RecordId) -> Waiter<'_> {
-        let notify = Arc::clone(self.shared.waiters().entry(*id).or_default());
+        let mut waiters = self.shared.waiters();
+        let waited = waiters.entry(*id).or_default();
+        waited.count += 1;
+        let notify = Arc::clone(&waited.notify);
         Waiter { shared: &self.shared, id: *id, notify }
     }
 
     /// Waits until the connection listens.
     pub(crate) async fn listening(&self) -> StoreResult<()> {
         let mut state = self.shared.state.subscribe();
-        self.start();
         loop {
+            self.start();
             match &*state.borrow_and_update() {
                 State::Listening => return Ok(()),
                 State::Broken(error) => return Err(error.clone()),
@@ -76,9 +102,10 @@ impl Listener {
     }
 
     fn start(&self) {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            *task = Some(tokio::spawn(listen(Arc::clone(&self.shared))));
+        if !self.shared.is_served.swap(true, Ordering::AcqRel) {
+            let listening = Listening(Arc::clone(&self.shared));
+            let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+            *task = Some(tokio::spawn(listen(listening)));
         }
     }
 }
@@ -114,39 +141,41 @@ impl Waiter<'_> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut waiters = self.shared.waiters();
-        // The map's and ours: nobody else waits for this record.
-        let last = Arc::strong_count(&self.notify) <= 2;
-        if last && waiters.get(&self.id).is_some_and(|kept| Arc::ptr_eq(kept, &self.notify)) {
-            waiters.remove(&self.id);
+        if let Entry::Occupied(mut waited) = waiters.entry(self.id) {
+            waited.get_mut().count -= 1;
+            if waited.get().count == 0 {
+                waited.remove();
+            }
         }
     }
 }
 
 impl Shared {
-    fn waiters(&self) -> MutexGuard<'_, HashMap<RecordId, Arc<Notify>>> {
+    fn waiters(&self) -> MutexGuard<'_, HashMap<RecordId, Waited>> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self, id: &RecordId) {
-        if let Some(notify) = self.waiters().get(id) {
-            notify.notify_waiters();
+        if let Some(waited) = self.waiters().get(id) {
+            waited.notify.notify_waiters();
         }
     }
 
     fn wake_all(&self) {
-        for notify in self.waiters().values() {
-            notify.notify_waiters();
+        for waited in self.waiters().values() {
+            waited.notify.notify_waiters();
         }
     }
 }
 
 /// Listens until it is told to stop.
-async fn listen(shared: Arc<Shared>) {
+async fn listen(listening: Listening) {
+    let shared = &*listening.0;
     let mut pause = FIRST_PAUSE;
     loop {
         shared.state.send_replace(State::Connecting);
         let error = match shared.endpoint.connect().await {
-            Ok((client, connection)) => hear(&shared, &client, connection).await,
+            Ok((client, connection)) => hear(shared, &client, connection).await,
             Err(error) => store_error(error, Reached::Nothing),
         };
         if matches!(*shared.state.borrow(), State::Listening) {
@@ -221,5 +250,20 @@ mod tests {
         for strange in ["", "a7", &"é".repeat(32), &"g".repeat(64)] {
             assert_eq!(named(strange), None, "{strange}");
         }
+    }
+
+    #[test]
+    fn those_who_stop_waiting_at_once_leave_nothing_behind() {
+        let endpoint = Endpoint::of("postgres://nobody@127.0.0.1/none").unwrap();
+        let listener = Listener::new(endpoint, &Schema::new("justonce").unwrap());
+        let id = RecordId::from_bytes([7; 32]);
+        let (first, second) = (listener.waiter(&id), listener.waiter(&id));
+        // The first has said that it goes, and its own end comes only behind the second's: two
+        // threads that go at once.
+        let lingers = Arc::clone(&first.notify);
+        drop(first);
+        drop(second);
+        drop(lingers);
+        assert_eq!(listener.shared.waiters().len(), 0, "nobody waits any more");
     }
 }

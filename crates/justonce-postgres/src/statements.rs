@@ -38,6 +38,8 @@ pub(crate) struct Statements {
 
 /// What each connection runs first.
 pub(crate) const SESSION: &str = include_str!("../sql/session.sql");
+/// What a connection runs that one caller has used, before it runs the above for another.
+pub(crate) const CLEANED_SESSION: &str = include_str!("../sql/session_cleaned.sql");
 /// What each connection for our own statements runs besides.
 pub(crate) const STEPS_SESSION: &str = include_str!("../sql/session_steps.sql");
 

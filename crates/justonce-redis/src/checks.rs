@@ -24,19 +24,22 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The task that asks all servers again and again. It ends with this handle.
 pub(crate) struct Checks {
     servers: Arc<Servers>,
-    task: JoinHandle<()>,
+    every: Duration,
+    task: Mutex<JoinHandle<()>>,
 }
 
 impl Checks {
     pub(crate) fn start(servers: Arc<Servers>, every: Duration) -> Self {
-        let asking = Arc::clone(&servers);
-        let task = tokio::spawn(async move {
-            loop {
-                sleep(every).await;
-                asking.check().await;
-            }
-        });
-        Self { servers, task }
+        let task = Mutex::new(tokio::spawn(Arc::clone(&servers).ask_again(every)));
+        Self { servers, every, task }
+    }
+
+    /// Goes on where the runtime has ended that asked until now.
+    pub(crate) fn go_on(&self) {
+        let mut task = lock(&self.task);
+        if task.is_finished() {
+            *task = tokio::spawn(Arc::clone(&self.servers).ask_again(self.every));
+        }
     }
 
     /// Asks all servers now.
@@ -48,7 +51,7 @@ impl Checks {
 
 impl Drop for Checks {
     fn drop(&mut self) {
-        self.task.abort();
+        lock(&self.task).abort();
     }
 }
 
@@ -83,6 +86,13 @@ impl Servers {
     pub(crate) fn new(address: Address, fitness: Arc<Fitness>) -> Self {
         let (links, known, unfit, evicted) = Default::default();
         Self { address, fitness, links, known, unfit, evicted }
+    }
+
+    async fn ask_again(self: Arc<Self>, every: Duration) {
+        loop {
+            sleep(every).await;
+            self.check().await;
+        }
     }
 
     /// Asks every server. One that cannot keep the promise refuses all steps at once; they are
@@ -153,9 +163,20 @@ impl Servers {
         if !found.is_empty() {
             let stays = |place: &String| found.iter().any(|server| server.place == *place);
             lock(&self.evicted).retain(|place, _| stays(place));
+            lock(&self.links).retain(|place, _| stays(place) || self.is_named(place));
             *known = found;
         }
         known.clone()
+    }
+
+    /// Whether the address itself names a server.
+    fn is_named(&self, place: &str) -> bool {
+        let named = match &self.address {
+            Address::Single(_) => return true,
+            Address::Sentinel { sentinels, .. } => sentinels,
+            Address::Cluster { seeds, .. } => seeds,
+        };
+        named.iter().any(|info| info.addr().to_string() == place)
     }
 
     /// The primary and the replicas, by the word of the first sentinel that answers.

@@ -19,6 +19,7 @@ use crate::together::Asked;
 
 impl Records for RedisStore {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
+        self.checks.go_on();
         if let Some(together) = &self.together
             && let Some(asked) = Asked::new(step)
             && let Some(value) = together.apply(asked).await?

@@ -41,7 +41,7 @@ pub(crate) fn begun(
         [Value::Int(fence), Value::Int(attempt), Value::BulkString(point)] => {
             let checkpoint = match point.as_slice() {
                 [] => None,
-                point => Some(codec::point(point).map_err(|damage| damaged(id, damage))?),
+                point => Some(codec::point(point).map_err(|damage| claimed_damaged(id, damage))?),
             };
             wrote(Answer::Claimed(Claimed {
                 fence: Fence::new(number(*fence)?),
@@ -179,8 +179,10 @@ pub(crate) fn number(value: i64) -> StoreResult<u64> {
     u64::try_from(value).map_err(|_| strange("the protocol: a negative number"))
 }
 
-fn damaged(id: &RecordId, damage: justonce_core::Damage) -> StoreError {
-    DamagedRecord { id: *id, damage }.into()
+/// The script has claimed a record whose checkpoint cannot be read: the claim is there.
+fn claimed_damaged(id: &RecordId, damage: justonce_core::Damage) -> StoreError {
+    let damaged = DamagedRecord { id: *id, damage };
+    StoreError::maybe_applied(StoreErrorKind::Damaged, damaged.to_string()).because(damaged)
 }
 
 /// The scripts cannot read the head of a record, and have left it alone.

@@ -1,6 +1,7 @@
 //! Hearing the ends of claims: one connection for the whole store, which comes back by itself.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -23,15 +24,45 @@ const MESSAGE_BYTES: usize = 40;
 /// The task that hears the ends of claims. It ends with this handle.
 #[derive(Debug)]
 pub(crate) struct Subscription {
-    hears: watch::Receiver<bool>,
-    task: JoinHandle<()>,
+    heard: Arc<Heard>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Whom it hears, and whom it wakes.
+#[derive(Debug)]
+struct Heard {
+    nodes: Arc<Nodes>,
+    waiters: Waiters,
+    hears: watch::Sender<bool>,
+    /// Whether a task hears, or is about to.
+    is_served: AtomicBool,
+}
+
+/// The task's own end. If its runtime ends, another one goes on.
+struct Hearing(Arc<Heard>);
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.0.is_served.store(false, Ordering::Release);
+        self.0.hears.send_replace(false);
+        self.0.waiters.wake_all();
+    }
 }
 
 impl Subscription {
     pub(crate) fn start(nodes: Arc<Nodes>, waiters: Waiters) -> Self {
-        let (tell, hears) = watch::channel(false);
-        let task = tokio::spawn(listen(nodes, waiters, tell));
-        Self { hears, task }
+        let (hears, is_served) = (watch::Sender::new(false), AtomicBool::new(false));
+        let heard = Arc::new(Heard { nodes, waiters, hears, is_served });
+        let started = Self { heard, task: Mutex::default() };
+        started.go_on();
+        started
+    }
+
+    fn go_on(&self) {
+        if !self.heard.is_served.swap(true, Ordering::AcqRel) {
+            let task = tokio::spawn(listen(Hearing(Arc::clone(&self.heard))));
+            *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+        }
     }
 
     /// Takes a place among those who wait, once the ends of claims are heard. That does not take
@@ -43,17 +74,18 @@ impl Subscription {
         fence: Fence,
     ) -> StoreResult<Place> {
         loop {
+            self.go_on();
             self.hears().await?;
             let place = waiters.enter(id, fence);
             // Who enters after the subscription ended is woken by nobody, and enters again.
-            if *self.hears.borrow() {
+            if *self.heard.hears.borrow() {
                 return Ok(place);
             }
         }
     }
 
     async fn hears(&self) -> StoreResult<()> {
-        let mut hears = self.hears.clone();
+        let mut hears = self.heard.hears.subscribe();
         match timeout(CONNECT_TIMEOUT, hears.wait_for(|hears| *hears)).await {
             Ok(Ok(_)) => Ok(()),
             _ => {
@@ -66,21 +98,25 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.task.abort();
+        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(task) = task {
+            task.abort();
+        }
     }
 }
 
 /// Subscribes again and again. When a subscription ends, all who wait look again: they may miss
 /// something.
-async fn listen(nodes: Arc<Nodes>, waiters: Waiters, tell: watch::Sender<bool>) {
+async fn listen(hearing: Hearing) {
+    let Heard { nodes, waiters, hears, .. } = &*hearing.0;
     let mut changes = nodes.changes();
     for turn in 0_usize.. {
         changes.mark_unchanged();
-        match subscribe(&nodes, turn).await {
+        match subscribe(nodes, turn).await {
             Ok(subscription) => {
-                tell.send_replace(true);
-                hear(subscription, &waiters, &mut changes).await;
-                tell.send_replace(false);
+                hears.send_replace(true);
+                hear(subscription, waiters, &mut changes).await;
+                hears.send_replace(false);
                 waiters.wake_all();
             }
             Err(error) => {

@@ -168,3 +168,12 @@ async fn connections_that_nobody_needs_are_given_up() {
     timeout(2 * PROMPTLY, given_up).await.unwrap();
     assert!(count() > 0, "the one that is needed stays");
 }
+
+/// Something that accepts connections and says nothing: a balancer without a server behind it.
+#[tokio::test]
+async fn a_server_that_says_nothing_is_not_waited_for() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgres://a@{}/a", silent.local_addr().unwrap());
+    let opened = timeout(2 * PROMPTLY, PostgresStore::open(url));
+    opened.await.expect("it waits for ever").expect_err("nobody answers");
+}

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use justonce_core::store::{ListQuery, Maintenance, Records};
 use justonce_core::{
-    Effect, Key, ManualClock, OnLapsed, Operation, Policy, RecordId, Scope, StateName,
-    StoreErrorKind, Timestamp,
+    Action, Answer, Checkpoint, Effect, Key, ManualClock, OnLapsed, Operation, Policy, RecordId,
+    Scope, StateName, Step, StoreErrorKind, Timestamp,
 };
 use justonce_postgres::PostgresStore;
 use justonce_testkit::servers::{PostgresOptions, PostgresServer};
 
-use crate::stage::{Stage, begin, claim, complete, hold, rerun};
+use crate::stage::{Stage, begin, claim, complete, hold, operation, rerun};
 
 #[tokio::test]
 async fn the_database_refuses_rows_that_cannot_be() {
@@ -178,4 +178,28 @@ async fn damaged_records_stop_no_sweep_and_are_counted() {
     let damaged = stage.store.health().await.unwrap().damaged;
     assert_eq!(damaged.count, DAMAGED as u64);
     assert!(damaged.named.iter().all(|id| ids[..DAMAGED].contains(id)));
+}
+
+/// *Not applied* is said only where nothing was.
+#[tokio::test]
+async fn a_takeover_that_finds_a_damaged_checkpoint_is_not_called_not_applied() {
+    let stage = Stage::new().await;
+    let operation = operation("resumed", OnLapsed::Resume, Duration::from_secs(30));
+    let fence = stage.claim(&operation).await;
+    let point = Checkpoint::new("half", b"way".to_vec()).unwrap().numbered(1);
+    let save = Step::new(operation.id(), Action::Checkpoint(fence, point));
+    assert_eq!(stage.store.apply(&save).await.unwrap(), Answer::Applied);
+    let id = operation.id();
+    // No name of a checkpoint: it is no text. And the lease lapses.
+    stage.psql(&format!(
+        "UPDATE justonce.records SET point_name = '\\xff', lease_until = claimed_at + 1, \
+         due = NULL WHERE id = '\\x{id}'"
+    ));
+    let row = format!("SELECT fence, attempt FROM justonce.records WHERE id = '\\x{id}'");
+    let before = stage.psql(&row);
+    let error = stage.store.apply(&begin(&operation)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Damaged, "{error}");
+    if error.effect() == Effect::NotApplied {
+        assert_eq!(stage.psql(&row), before, "it was applied all the same: {error}");
+    }
 }

@@ -4,11 +4,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use justonce_core::store::{Observed, Seen};
+use justonce_core::store::{Observed, Records, Seen};
 use justonce_core::{Engine, OnLapsed, Outcome, Ran};
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
-use crate::stage::{PROMPTLY, Stage, operation};
+use crate::stage::{PROMPTLY, Stage, complete, operation, rerun};
 
 const LEASE: Duration = Duration::from_millis(1200);
 
@@ -49,4 +50,31 @@ fn leases_are_renewed_though_the_runtime_that_opened_the_store_ends() {
     running.recv_timeout(PROMPTLY).unwrap();
     drop(opener);
     assert_eq!(long.join().unwrap().unwrap(), Ran::Executed(Outcome::bytes("done")));
+}
+
+#[test]
+fn who_waits_is_woken_though_the_runtime_that_waited_first_ends() {
+    let parallel = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (first, second) = (parallel(), parallel());
+    let stage = second.block_on(Stage::new());
+    let wait = |runtime: &Runtime, name: &str| {
+        let operation = rerun(name);
+        let fence = runtime.block_on(stage.claim(&operation));
+        let (store, id) = (stage.store.clone(), operation.id());
+        let waiting = runtime.spawn(async move { store.settled(&id, fence).await });
+        let announced = format!("SELECT waited FROM justonce.records WHERE id = '\\x{id}'");
+        while stage.psql(&announced) != "t" {
+            thread::yield_now();
+        }
+        (waiting, operation, fence)
+    };
+    let _listens = wait(&first, "a");
+    let (waiting, operation, fence) = wait(&second, "b");
+    drop(first);
+    second.block_on(async {
+        // A connection may have ended with the runtime.
+        while stage.store.apply(&complete(&operation, fence)).await.is_err() {}
+        let woken = timeout(PROMPTLY, waiting).await;
+        let _ = woken.expect("nobody woke the waiter").unwrap();
+    });
 }

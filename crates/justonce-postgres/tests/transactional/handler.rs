@@ -228,3 +228,33 @@ async fn a_message_is_processed_once_unless_it_was_rolled_back_or_forgotten() {
     justonce_core::store::Maintenance::sweep(&store, 100).await.unwrap();
     assert_eq!(bank.server.psql("SELECT count(*) FROM justonce.processed").unwrap(), "0");
 }
+
+/// What one handler leaves in its session is not there for the next, whose caller is another.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_handler_finds_what_another_left_in_its_session() {
+    let bank = Bank::open();
+    let store = PostgresStore::builder(bank.server.url()).transactions(1).open().await.unwrap();
+    let engine = Engine::new(store.clone());
+    let leaves = async |tx: Tx, _: Context| {
+        tx.batch_execute(
+            "SET app.tenant = 'ada'; SET search_path = nowhere; SET synchronous_commit = off;
+             CREATE TEMP TABLE scratch AS SELECT 'the secret of ada' AS secret;
+             SELECT pg_advisory_lock(7)",
+        )
+        .await?;
+        Ok(Outcome::empty())
+    };
+    let ran = store.transactional(&engine, &operation("ada"), leaves).await.unwrap();
+    assert_eq!(ran, Ran::Executed(Outcome::empty()));
+    let looks = async |tx: Tx, _: Context| {
+        let found = "SELECT format('%s|%s|%s|%s|%s', current_setting('app.tenant', true), \
+             current_setting('search_path'), current_setting('synchronous_commit'), \
+             to_regclass('pg_temp.scratch'), (SELECT count(*) FROM pg_locks \
+             WHERE locktype = 'advisory' AND pid = pg_backend_pid()))";
+        let row = tx.query_one(found, &[]).await?;
+        Ok(Outcome::bytes(row.get::<_, String>(0)))
+    };
+    let ran = store.transactional(&engine, &operation("bob"), looks).await.unwrap();
+    let Ran::Executed(found) = ran else { panic!("{ran:?}") };
+    assert_eq!(String::from_utf8_lossy(found.body().unwrap()), "|\"$user\", public|on||0");
+}

@@ -1,12 +1,17 @@
 //! What others do to the keys of a store: damage is noticed, never acted on.
 
+use std::time::Duration;
+
 use justonce_core::store::{ListQuery, Maintenance, Records, Stored};
-use justonce_core::{Action, Answer, Fence, Lost, RecordId, Step, StoreErrorKind, StoreResult};
+use justonce_core::{
+    Action, Answer, Checkpoint, Effect, Fence, Lost, OnLapsed, RecordId, Step, StoreErrorKind,
+    StoreResult, UnknownReason,
+};
 use justonce_redis::RedisStore;
 use justonce_testkit::servers::RedisServer;
 use redis::{Client, Cmd};
 
-use crate::world::{begin, claim, complete, is_not_applied, plain, run};
+use crate::world::{begin, claim, complete, is_not_applied, operation, plain, run};
 
 /// Sends commands with arguments that are no text.
 fn raw(server: &RedisServer, command: &Cmd) -> Vec<u8> {
@@ -147,4 +152,28 @@ async fn a_record_that_was_removed_by_hand_leaves_the_index_with_the_next_sweep(
     redis::cmd("DEL").arg(key(&operation.id())).exec(&mut connection).unwrap();
     store.apply(&Step::new(operation.id(), Action::Sweep)).await.unwrap();
     assert_eq!(store.stats().await.unwrap(), justonce_core::store::Stats::default());
+}
+
+/// *Not applied* is said only where nothing was.
+#[tokio::test]
+async fn a_takeover_that_finds_a_damaged_checkpoint_is_not_called_not_applied() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::builder(server.url()).open().await.unwrap();
+    let operation = operation("resumed", Duration::from_secs(30), OnLapsed::Resume);
+    let fence = claim(&store, &operation).await.fence;
+    let point = Checkpoint::new("half", b"way there".to_vec()).unwrap().numbered(1);
+    let id = operation.id();
+    let save = Step::new(id, Action::Checkpoint(fence, point));
+    assert_eq!(store.apply(&save).await.unwrap(), Answer::Applied);
+    // The owner goes, and a bit of the checkpoint turns.
+    let gone = Step::new(id, Action::Abandon(fence, UnknownReason::Dropped.into()));
+    assert_eq!(store.apply(&gone).await.unwrap(), Answer::Applied);
+    let mut changed = record(&server, &id);
+    *changed.last_mut().unwrap() ^= 0x40;
+    put(&server, &id, &changed);
+    let error = begin(&store, &operation).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Damaged, "{error}");
+    if error.effect() == Effect::NotApplied {
+        assert!(record(&server, &id) == changed, "it was applied all the same: {error}");
+    }
 }

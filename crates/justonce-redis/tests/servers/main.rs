@@ -13,6 +13,7 @@ mod commands;
 mod conformance;
 mod contents;
 mod eviction;
+mod growth;
 mod outages;
 mod replicas;
 mod runtimes;
