@@ -172,9 +172,11 @@ impl Drop for Applier {
 }
 
 /// Whatever may be unsettled in the engine: all that is in memory, also what is on its way to be
-/// settled. An opening store looks at each.
+/// settled, and what could not be read. An opening store looks at each.
 fn all_unsettled(state: &State) -> Vec<RecordId> {
-    state.table.each().flat_map(|shard| shard.live.keys().copied().collect::<Vec<_>>()).collect()
+    let unread = state.unread.get().into_iter().flatten().copied();
+    let live = state.table.each().flat_map(|shard| shard.live.keys().copied().collect::<Vec<_>>());
+    live.chain(unread).collect()
 }
 
 /// Lets go of a record that is settled, or gone, and in the engine now as it is here.

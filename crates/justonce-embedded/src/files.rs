@@ -46,13 +46,22 @@ fn is_wide(path: &Path) -> io::Result<bool> {
     Ok(path.symlink_metadata()?.mode() & OTHERS != 0)
 }
 
-/// Everything in a folder, at any depth.
-pub(crate) fn walk(folder: &Path) -> io::Result<Vec<PathBuf>> {
+/// Whether a file is gone, or belongs to somebody else, as `lost+found` does.
+fn is_not_ours(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+}
+
+/// Everything in a folder, at any depth. A folder below that cannot be read is passed over if that
+/// is said of the error.
+pub(crate) fn walk(
+    folder: &Path,
+    is_passed_over: fn(&io::Error) -> bool,
+) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
         let entries = match std::fs::read_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if is_passed_over(&error) => continue,
             entries => entries?,
         };
         for entry in entries {
@@ -66,35 +75,50 @@ pub(crate) fn walk(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The folders of a store that may lie elsewhere, behind links.
+const LINKED: [&str; 2] = ["records", "wal"];
+
 /// Who may read a store's directory. The storage engine makes its files as the system's default
 /// says; they are made private afterwards. What was wider before is left to the operator, who is
 /// warned: somebody may rely on it.
 #[derive(Debug)]
 pub(crate) struct Modes {
-    directory: PathBuf,
+    /// The directory, and what of it lies behind links.
+    folders: Vec<PathBuf>,
     /// What others could reach when the store was opened.
     left: HashSet<PathBuf>,
-    is_wide: bool,
+    /// Those of the folders that others can reach.
+    wide: Vec<PathBuf>,
 }
 
 impl Modes {
     pub(crate) fn of(directory: &Path) -> io::Result<Self> {
-        let is_wide = is_wide(directory)?;
-        let mut left = HashSet::new();
-        // In a private folder nobody reaches what lies below.
-        if is_wide {
-            for path in walk(directory)? {
-                if self::is_wide(&path).unwrap_or(false) {
-                    left.insert(path);
-                }
+        let linked = LINKED.map(|name| directory.join(name)).into_iter();
+        let linked = linked.filter(|path| path.is_symlink() && path.is_dir());
+        let folders: Vec<PathBuf> = [directory.to_owned()].into_iter().chain(linked).collect();
+        let (mut left, mut wide) = (HashSet::new(), Vec::new());
+        for folder in &folders {
+            // In a private folder nobody reaches what lies below.
+            if folder.metadata()?.mode() & OTHERS == 0 {
+                continue;
             }
+            wide.push(folder.clone());
+            left.extend(
+                walk(folder, is_not_ours)?
+                    .into_iter()
+                    .filter(|path| is_wide(path).unwrap_or(false)),
+            );
         }
-        Ok(Self { directory: directory.to_owned(), left, is_wide })
+        Ok(Self { folders, left, wide })
     }
 
     /// Makes private what the store has made since it was opened. Files come and go meanwhile.
     pub(crate) fn restrict(&self) -> io::Result<()> {
-        for path in walk(&self.directory)? {
+        self.folders.iter().try_for_each(|folder| self.restrict_in(folder))
+    }
+
+    fn restrict_in(&self, folder: &Path) -> io::Result<()> {
+        for path in walk(folder, is_not_ours)? {
             if self.left.contains(&path) {
                 continue;
             }
@@ -102,7 +126,7 @@ impl Modes {
             let mode = if metadata.is_dir() { PRIVATE_FOLDER } else { PRIVATE_FILE };
             if metadata.mode() & OTHERS != 0 && !metadata.is_symlink() {
                 match std::fs::set_permissions(&path, Permissions::from_mode(mode)) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    Err(error) if !is_not_ours(&error) => return Err(error),
                     _ => {}
                 }
             }
@@ -111,13 +135,13 @@ impl Modes {
     }
 
     /// What operators should know.
-    pub(crate) fn warning(&self) -> Option<HealthWarning> {
-        self.is_wide.then(|| HealthWarning {
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = HealthWarning> + '_ {
+        self.wide.iter().map(|folder| HealthWarning {
             name: "directory-open-to-others",
             message: format!(
                 "other users of this machine can reach the store in {0}: unless that is wanted, \
-                 say `chmod -R go= {0}`",
-                self.directory.display()
+                 say `chmod -R go= {0}/`",
+                folder.display()
             ),
         })
     }

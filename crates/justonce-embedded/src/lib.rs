@@ -47,6 +47,7 @@ mod journal;
 mod list;
 mod maintenance;
 mod open;
+mod open_error;
 mod owner;
 mod records;
 mod rows;
@@ -58,5 +59,6 @@ mod writer;
 
 pub use clock::SystemClock;
 pub use delay::CommitDelay;
-pub use open::{EmbeddedBuilder, EmbeddedStore, OpenError};
+pub use open::{EmbeddedBuilder, EmbeddedStore};
+pub use open_error::OpenError;
 pub use rows::{RowName, RowNameError, RowWrites};

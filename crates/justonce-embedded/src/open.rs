@@ -1,8 +1,6 @@
 //! Opening and closing an embedded store.
 
-use std::error::Error;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use justonce_core::store::HealthWarning;
-use justonce_core::{Clock, StoreError, StoreErrorKind, Timestamp, codec};
+use justonce_core::{Clock, StoreErrorKind, Timestamp, codec};
 
 use crate::applier::{Applied, Applier};
 use crate::check::{self, Found, Keeper, Manifest};
@@ -22,6 +20,7 @@ use crate::files::{Modes, create_folder, private};
 use crate::floor;
 use crate::journal::{self, Recovered};
 use crate::maintenance::SweepFrom;
+use crate::open_error::OpenError;
 use crate::owner::DirectoryLock;
 use crate::state::{Fences, Home, Live, Row, State, Time, is_settled};
 use crate::step::{Stepper, Write};
@@ -188,7 +187,7 @@ impl EmbeddedBuilder {
         let io = |what| move |error| OpenError::io(what, directory, error);
         create_folder(directory).map_err(io("cannot create the directory"))?;
         let modes = Modes::of(directory).map_err(io("cannot look through the directory"))?;
-        let mut warnings: Vec<HealthWarning> = modes.warning().into_iter().collect();
+        let mut warnings: Vec<HealthWarning> = modes.warnings().collect();
         let reset = self.reset_clock_floor
             || floor::is_asked_for(directory).map_err(io("cannot look into the directory"))?;
         let mut lock = DirectoryLock::acquire(directory)?;
@@ -258,7 +257,11 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
     let (engine, made) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
     let mark = Watermark::read(directory).map_err(io("cannot read the watermark"))?;
     let found = check::look(directory, &engine, mark)?;
-    check::tidy(directory, &made).map_err(io("cannot tidy up"))?;
+    let left: &[&Path] = match found {
+        Found::Store(_) => &[&made],
+        Found::Nothing => &[&made, &engine],
+    };
+    check::tidy(directory, left).map_err(io("cannot tidy up"))?;
     let known = match found {
         Found::Store(known) => known,
         Found::Nothing => {
@@ -327,11 +330,15 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
     let fences = Fences::starting_at(next, next);
     let state = State::new(disk, time, hot_bytes, fences);
     let now = state.now();
+    let mut unread = Vec::new();
     for id in log.unsettled.iter().copied() {
         let found = match state.record_on_disk(&id) {
             Ok(found) => found,
             // Steps on it say so, and all others go on.
-            Err(error) if error.kind() == StoreErrorKind::Damaged => continue,
+            Err(error) if error.kind() == StoreErrorKind::Damaged => {
+                unread.push(id);
+                continue;
+            }
             Err(error) => return Err(OpenError::Damaged(error)),
         };
         let Some((mut stored, bytes)) = found.filter(|(s, _)| !is_settled(&s.entry)) else {
@@ -351,6 +358,8 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
         state.table.of(&id).live.insert(id, live);
         state.live_count.fetch_add(1, Ordering::Relaxed);
     }
+    // It is new, so nobody has set this before.
+    let _ = state.unread.set(unread);
     if let Some(mut first) = state.table.each().next() {
         first.done = log.row.done;
     }
@@ -410,88 +419,5 @@ impl fmt::Debug for EmbeddedBuilder {
         f.debug_struct("EmbeddedBuilder")
             .field("directory", &self.directory)
             .finish_non_exhaustive()
-    }
-}
-
-/// Why a store could not be opened.
-#[derive(Debug)]
-pub enum OpenError {
-    /// Another process owns the directory.
-    InUse {
-        /// The directory.
-        directory: PathBuf,
-        /// The owner's process id, if it could be read.
-        pid: Option<u32>,
-    },
-    /// A file could not be opened or written.
-    Io {
-        /// What failed, and on which file.
-        message: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The storage engine refused.
-    Engine {
-        /// The directory.
-        directory: PathBuf,
-        /// What it said.
-        message: String,
-    },
-    /// The records are damaged or incomplete.
-    Damaged(StoreError),
-}
-
-impl OpenError {
-    fn engine(directory: &Path, error: impl fmt::Display) -> Self {
-        Self::Engine { directory: directory.to_owned(), message: error.to_string() }
-    }
-
-    pub(crate) fn io(what: &str, path: &Path, source: io::Error) -> Self {
-        Self::Io { message: format!("{what}: {}", path.display()), source }
-    }
-}
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InUse { directory, pid: Some(pid) } => write!(
-                f,
-                "{} is in use by process {pid}: one process owns a store. Stop that process, or \
-                 choose another directory",
-                directory.display()
-            ),
-            Self::InUse { directory, pid: None } => write!(
-                f,
-                "{} is in use by another process: one process owns a store. Stop that process, or \
-                 choose another directory",
-                directory.display()
-            ),
-            Self::Io { message, source } => write!(f, "{message}: {source}"),
-            Self::Engine { directory, message } => {
-                write!(f, "the store in {} cannot be opened: {message}", directory.display())
-            }
-            Self::Damaged(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for OpenError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            Self::Damaged(error) => Some(error),
-            Self::InUse { .. } | Self::Engine { .. } => None,
-        }
-    }
-}
-
-impl From<OpenError> for StoreError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Damaged(error) => error,
-            other => {
-                Self::not_applied(StoreErrorKind::Unavailable, other.to_string()).because(other)
-            }
-        }
     }
 }

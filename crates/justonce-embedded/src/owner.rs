@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use crate::files::private;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 
 /// The file whose lock says who owns the directory; it holds the owner's process id.
 const LOCK_FILE: &str = "owner.lock";

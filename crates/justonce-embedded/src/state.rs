@@ -36,6 +36,8 @@ pub(crate) struct State {
     pub(crate) stopped: OnceLock<Arc<str>>,
     /// Records that could not be read.
     pub(crate) damage: DamageLog,
+    /// Those that may be unsettled: they are named further on, for when they can be read again.
+    pub(crate) unread: OnceLock<Vec<RecordId>>,
     time: Time,
 }
 
@@ -164,6 +166,7 @@ impl State {
             rows: PendingRows::default(),
             stopped: OnceLock::new(),
             damage: DamageLog::default(),
+            unread: OnceLock::new(),
             time,
         }
     }

@@ -160,3 +160,29 @@ async fn a_damaged_part_of_the_tree_costs_no_more_than_what_is_in_it() {
     assert_eq!(report.damaged, done.len() as u64);
     assert!(report.removed > 0);
 }
+
+#[tokio::test]
+async fn what_is_unsettled_is_listed_again_once_its_damage_is_repaired() {
+    let directory = tempfile::tempdir().unwrap();
+    let clock = ManualClock::starting_at(Timestamp::from_millis(1));
+    let ids = filled(directory.path(), &clock, 600, 8).await;
+    damage(directory.path(), "tables", 30_000);
+    for _ in 0..2 {
+        let store = open(directory.path(), &clock);
+        assert!(!unreadable(&store, &ids.held).await.is_empty());
+    }
+    // The same bits turn back: the file is as it was.
+    damage(directory.path(), "tables", 30_000);
+    let store = open(directory.path(), &clock);
+    assert!(unreadable(&store, &ids.held).await.is_empty());
+    clock.advance(2 * HOUR);
+    let unknown = Some(justonce_core::StateName::Unknown);
+    let query = ListQuery { state: unknown, limit: 1000, ..ListQuery::default() };
+    let page = store.list(&query).await.unwrap();
+    let found: BTreeSet<RecordId> = page.records.iter().map(|summary| summary.id).collect();
+    assert_eq!(
+        found.len(),
+        ids.held.len(),
+        "unknown operations that no operator and no prober sees"
+    );
+}

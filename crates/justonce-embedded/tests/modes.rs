@@ -71,3 +71,45 @@ async fn a_directory_that_others_can_reach_is_left_and_warned_about() {
     drop(store);
     assert_eq!(modes(&directory)[&shared], 0o640, "it was so before");
 }
+
+#[tokio::test]
+async fn a_private_directory_that_is_reached_by_a_link_is_private() {
+    let place = tempfile::tempdir().unwrap();
+    let link = place.path().join("link");
+    std::os::unix::fs::symlink(place.path().join("store"), &link).unwrap();
+    used(&place.path().join("store")).await;
+    let store = EmbeddedStore::open(&link).unwrap();
+    let health = store.health().await.unwrap();
+    assert!(health.is_good(), "{health:?}");
+}
+
+#[tokio::test]
+async fn records_that_lie_elsewhere_are_private_too_or_warned_about() {
+    let place = tempfile::tempdir().unwrap();
+    let (directory, elsewhere) = (place.path().join("store"), place.path().join("large-disk"));
+    used(&directory).await;
+    // As `cp -r` makes it, on a disk that has more room.
+    std::fs::rename(directory.join("records"), &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, directory.join("records")).unwrap();
+    let before = modes(&elsewhere);
+    for path in before.keys().filter(|path| path.is_dir()) {
+        std::fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
+    used_again(&directory).await;
+    for (path, mode) in modes(&elsewhere) {
+        if !before.contains_key(&path) {
+            assert_eq!(mode & 0o077, 0, "{} has {mode:o}", path.display());
+        }
+    }
+    let store = EmbeddedStore::open(&directory).unwrap();
+    let warnings = store.health().await.unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "others can read it, and nobody is told");
+    let large_disk = directory.join("records").display().to_string();
+    assert!(warnings[0].message.contains(&large_disk), "{warnings:?}");
+}
+
+async fn used_again(directory: &Path) {
+    let engine = Engine::new(EmbeddedStore::open(directory).unwrap());
+    let order = Operation::without_fingerprint(Scope::global(), Key::client("another").unwrap());
+    engine.run(&order, async |_| Ok(Outcome::bytes("a secret"))).await.unwrap();
+}

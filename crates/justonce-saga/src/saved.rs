@@ -8,8 +8,8 @@ const MAX_WHY_BYTES: usize = 1024;
 /// parking: what cannot be saved must still be able to say so.
 pub(crate) const MAX_SAVED_BYTES: usize = MAX_CHECKPOINT_BYTES - 8 * MAX_WHY_BYTES;
 
-/// The most that the next recovery point may have, by the size of the one before. The version before
-/// left no room for reasons: what it began goes on.
+/// The most that the next recovery point may have, by the size of the one before. An earlier
+/// version left no room for reasons: what it began goes on.
 pub(crate) const fn most_after(before: usize) -> usize {
     if before > MAX_SAVED_BYTES { MAX_CHECKPOINT_BYTES } else { MAX_SAVED_BYTES }
 }

@@ -133,8 +133,7 @@ async fn a_client_that_reads_slowly_but_steadily_gets_all_of_its_answer() {
     while let Some(frame) = body.frame().await {
         let frame = frame.unwrap_or_else(|error| panic!("cut off after {read} bytes: {error:?}"));
         read += frame.data_ref().map_or(0, Bytes::len);
-        // tidy: allow-sleep: this is how slow it reads
-        tokio::time::sleep(idle / 20).await;
+        tokio::time::sleep(idle / 20).await; // tidy: allow-sleep: this is how slow it reads
     }
     assert_eq!(read, LONG);
 }

@@ -200,7 +200,6 @@ async fn a_client_that_reads_slowly_but_steadily_gets_all_of_its_answer() {
         let more = client.read(&mut piece).await.unwrap_or(0);
         assert_ne!(more, 0, "cut off after {read} bytes");
         read += more;
-        // tidy: allow-sleep: this is how slow it reads
-        tokio::time::sleep(idle / 50).await;
+        tokio::time::sleep(idle / 50).await; // tidy: allow-sleep: this is how slow it reads
     }
 }

@@ -245,8 +245,8 @@ async fn long_bodies_stream_both_ways_in_little_memory() {
     assert!(most - before < 24 << 20, "{} bytes", most - before);
 }
 
-/// Behind `Upgrade: h2c` come requests like all others, which nobody would look at any more: none of
-/// them would be protected, and all of them could say what only the gateway says.
+/// Behind `Upgrade: h2c` come requests like all others that nothing would look at: none of them
+/// would be protected, and all of them could say what only the gateway says.
 #[tokio::test]
 async fn h44_a_protocol_that_is_http_again_is_no_way_around() {
     for protocol in ["h2c", "H2C", "HTTP/2.0", "TLS/1.2, HTTP/1.1", "websocket, h2c"] {

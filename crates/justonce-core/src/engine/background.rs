@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
@@ -29,9 +29,16 @@ pub(super) async fn bounded<T>(call: impl Future<Output = StoreResult<T>>) -> St
     })
 }
 
+/// More tasks than there are ever.
+const MOST_TASKS: u32 = u32::MAX >> 4;
+
 /// Where background work runs.
 #[derive(Debug)]
-pub(super) struct Background(Mutex<Place>);
+pub(super) struct Background {
+    place: Mutex<Place>,
+    /// Each task that must not be cut short has one.
+    unfinished: Arc<Semaphore>,
+}
 
 #[derive(Debug)]
 enum Place {
@@ -46,7 +53,10 @@ enum Place {
 impl Background {
     /// On the given runtime, or on a thread of its own.
     pub(super) fn new(given: Option<Handle>) -> Self {
-        Self(Mutex::new(given.map_or(Place::NotYet, Place::Given)))
+        Self {
+            place: Mutex::new(given.map_or(Place::NotYet, Place::Given)),
+            unfinished: Arc::new(Semaphore::new(MOST_TASKS as usize)),
+        }
     }
 
     /// Starts a task. If there is nowhere to run it, it is dropped: what it would have done is
@@ -56,6 +66,21 @@ impl Background {
         task: impl Future<Output = ()> + Send + 'static,
     ) -> Option<JoinHandle<()>> {
         Some(self.runtime()?.spawn(task))
+    }
+
+    /// Starts a task that [`finished`](Self::finished) waits for.
+    pub(super) fn finish(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let unfinished = Arc::clone(&self.unfinished).try_acquire_owned();
+        self.spawn(async move {
+            task.await;
+            drop(unfinished);
+        });
+    }
+
+    /// Waits until every task is finished that must be.
+    pub(super) async fn finished(&self) {
+        // The semaphore is never closed.
+        let _ = self.unfinished.acquire_many(MOST_TASKS).await;
     }
 
     /// Ends the thread, if there is one. Everything that works there keeps the engine alive, so
@@ -82,7 +107,7 @@ impl Background {
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

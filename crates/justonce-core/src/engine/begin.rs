@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::builder::{Engine, Inner};
 use super::held::HeldClaim;
 use super::lost::LostBegins;
 use super::ran::RunError;
+use super::renewal::Active;
 use crate::claim::{Fence, Token};
 use crate::error::{Effect, StoreError, StoreErrorKind, StoreResult};
 use crate::operation::Operation;
@@ -99,12 +101,14 @@ impl Engine {
         let step = Step::begin(operation, inner.owner.clone(), token);
         // From here on a dropped future may leave a claim behind that nobody knows of.
         let guard = Guard { inner, step: Some(&step) };
+        let asked_at = Instant::now();
         let answer = inner.store.apply(&step).await;
         match answer {
             Ok(Answer::Claimed(claimed)) => {
                 guard.disarm();
                 let doubt = step.is_in_doubt().then_some(step);
-                let claim = HeldClaim::new(Arc::clone(inner), operation, claimed, permit, doubt);
+                let active = Active::start(inner, operation, &claimed, asked_at, doubt);
+                let claim = HeldClaim::new(Arc::clone(inner), operation, claimed, permit, active);
                 Ok(Begun::Claimed(claim))
             }
             Ok(Answer::Existing(existing)) => {

@@ -130,12 +130,15 @@ impl Engine {
 }
 
 impl Engine {
-    /// Waits until nothing is executing. Operations that begin meanwhile wait for their place, so
-    /// call it when no more are let in.
+    /// Waits until nothing is executing, and what callers left is stored: claims that were dropped,
+    /// checkpoints, begins that were not answered (for as long as a lease). Operations that begin
+    /// meanwhile wait for their place, so call it when no more are let in.
     pub async fn drained(&self) {
         let all = u32::try_from(self.inner.limits.max_concurrent).unwrap_or(u32::MAX);
         // The semaphore is never closed; if it were, nothing could execute either.
         let _ = self.inner.executions.acquire_many(all).await;
+        self.inner.background.finished().await;
+        self.inner.lost_begins.given_back().await;
     }
 }
 

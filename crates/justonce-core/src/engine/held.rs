@@ -55,9 +55,8 @@ impl HeldClaim {
         operation: &Operation,
         claimed: Claimed,
         place: OwnedSemaphorePermit,
-        doubt: Option<Step>,
+        active: Arc<Active>,
     ) -> Self {
-        let active = Active::start(&inner, operation.id(), &claimed, doubt);
         let policy = operation.policy();
         Self {
             inner,
@@ -188,6 +187,7 @@ impl HeldClaim {
     /// Stores what was said, in as many tries as the time allows, and at least one.
     pub(super) async fn store_said(&mut self, until: Instant) -> StoreResult<Settlement> {
         let Some(step) = &self.said else { return Ok(Settlement::Lost(Lost::Settled)) };
+        self.active.before(&self.inner, step).await;
         let settlement = persist(&self.inner, step, until).await?;
         self.forget();
         Ok(settlement)
@@ -221,7 +221,9 @@ impl Drop for HeldClaim {
             let mut action = Action::Abandon(self.fence(), UnknownReason::Dropped.into());
             self.active.explain(&mut action);
             let step = Step::new(self.id(), action);
-            self.inner.background.spawn(async move {
+            let active = Arc::clone(&self.active);
+            self.inner.background.finish(async move {
+                active.before(&inner, &step).await;
                 // One try is enough: if it fails, the lease lapses and says the same.
                 let _ = bounded(inner.store.apply(&step)).await;
             });

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -33,13 +34,28 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 32;
 
 /// The begins that are still to be given back, and the one task that does it.
-#[derive(Debug, Default)]
-pub(super) struct LostBegins(Mutex<Queue>);
+#[derive(Debug)]
+pub(super) struct LostBegins {
+    queue: Mutex<Queue>,
+    /// The task is over.
+    over: Notify,
+    /// How many more may be looked for at once.
+    looks: Arc<Semaphore>,
+}
 
 #[derive(Debug, Default)]
 struct Queue {
     begins: VecDeque<LostBegin>,
     task: Option<JoinHandle<()>>,
+    /// When the last of them has been tried for long enough.
+    until: Option<Instant>,
+}
+
+impl Default for LostBegins {
+    fn default() -> Self {
+        let looks = Arc::new(Semaphore::new(MOST));
+        Self { queue: Mutex::default(), over: Notify::new(), looks }
+    }
 }
 
 #[derive(Debug)]
@@ -61,7 +77,27 @@ impl LostBegins {
     /// Looks in a while whether a begin was carried out again after all, under another fence than
     /// that of the claim that its caller held.
     pub(super) fn look_for(inner: &Arc<Inner>, step: Step, held: Fence) {
-        inner.background.spawn(look_again(Arc::downgrade(inner), step, held));
+        // One too many is left to its lease.
+        if let Ok(place) = Arc::clone(&inner.lost_begins.looks).try_acquire_owned() {
+            let engine = Arc::downgrade(inner);
+            inner.background.spawn(async move {
+                look_again(engine, step, held).await;
+                drop(place);
+            });
+        }
+    }
+
+    /// Waits until all are given back, or were tried for as long as their leases.
+    pub(super) async fn given_back(&self) {
+        let over = self.over.notified();
+        let until = {
+            let queue = self.queue();
+            queue.until.filter(|_| queue.task.as_ref().is_some_and(|task| !task.is_finished()))
+        };
+        if let Some(until) = until {
+            // What could not be given back by then is left to its lease.
+            let _ = tokio::time::timeout_at(until, over).await;
+        }
     }
 
     fn give_back_but(inner: &Arc<Inner>, step: Step, held: Fence) {
@@ -72,20 +108,22 @@ impl LostBegins {
             return;
         }
         queue.begins.push_back(LostBegin { step, held, until });
+        queue.until = queue.until.max(Some(until));
         if queue.task.as_ref().is_none_or(JoinHandle::is_finished) {
             queue.task = inner.background.spawn(give_all_back(Arc::clone(inner)));
         }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next ones; nothing, and the task is over, if there are none.
     fn take(&self, most: usize) -> Option<Vec<LostBegin>> {
         let mut queue = self.queue();
         if queue.begins.is_empty() {
-            queue.task = None;
+            (queue.task, queue.until) = (None, None);
+            self.over.notify_waiters();
             return None;
         }
         let most = most.min(queue.begins.len());
@@ -105,7 +143,7 @@ async fn give_all_back(inner: Arc<Inner>) {
         while let Some(tried) = tries.join_next().await {
             match tried {
                 Ok((true, begin)) => {
-                    tokio::spawn(look_again(Arc::downgrade(&inner), begin.step, begin.held));
+                    LostBegins::look_for(&inner, begin.step, begin.held);
                 }
                 Ok((false, begin)) => failed.push(begin),
                 // A store that panicked is not asked again.

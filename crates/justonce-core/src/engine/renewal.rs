@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -21,6 +21,8 @@ use super::held::{Settlement, settled_by};
 use super::lost::LostBegins;
 use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
+use crate::operation::Operation;
+use crate::policy::OnLapsed;
 use crate::record::RecordId;
 use crate::step::{Abandonment, Action, Answer, Claimed, Lost, Step};
 use crate::timeline::Why;
@@ -36,6 +38,9 @@ const REPEAT_AFTER: u32 = 2;
 /// start. What it could still bring then, later calls have brought.
 const MOST_BESIDE: u32 = 3;
 
+/// So long is waited for a renewal that is under way when its claim is given up, at most.
+const LAST_RENEWAL_LIMIT: Duration = Duration::from_secs(5);
+
 /// A claim whose lease is being renewed.
 #[derive(Debug)]
 pub(super) struct Active {
@@ -47,6 +52,10 @@ pub(super) struct Active {
     number: u64,
     lost: AtomicBool,
     lost_signal: Notify,
+    /// Read by each renewal for as long as it is under way.
+    under_way: RwLock<()>,
+    /// Whether nobody may take it over when it is given up.
+    is_held: bool,
     /// How many recovery points were saved under this claim.
     saved: AtomicU32,
     /// The begin, if a try of it was not answered.
@@ -73,26 +82,30 @@ struct Queue {
 }
 
 impl Active {
-    /// Starts the renewals of a claim.
+    /// Starts the renewals of a claim. Its lease may be as old as the question that it answers; and
+    /// if the answer is to a repetition, what is left of it says nothing about later renewals.
     pub(super) fn start(
         inner: &Arc<Inner>,
-        id: RecordId,
+        operation: &Operation,
         claimed: &Claimed,
+        asked_at: Instant,
         doubt: Option<Step>,
     ) -> Arc<Self> {
         let active = Arc::new(Self {
-            id,
+            id: operation.id(),
             fence: claimed.fence,
-            pause: claimed.lease / RENEW_AFTER,
+            pause: operation.policy().lease() / RENEW_AFTER,
             due: Mutex::new(None),
             number: inner.renewals.numbers.fetch_add(1, Ordering::Relaxed),
             lost: AtomicBool::new(false),
             lost_signal: Notify::new(),
+            under_way: RwLock::new(()),
+            is_held: operation.policy().on_lapsed() == OnLapsed::Hold,
             saved: AtomicU32::new(0),
             doubt: Mutex::new(doubt),
             cause: Mutex::new(None),
         });
-        inner.renewals.insert(inner, &active);
+        inner.renewals.insert(inner, &active, asked_at + claimed.lease / RENEW_AFTER);
         active
     }
 
@@ -103,6 +116,18 @@ impl Active {
         let doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(begin) = doubt {
             LostBegins::look_for(inner, begin, self.fence);
+        }
+    }
+
+    /// A claim that is given up is renewed no more, and a renewal that is under way must not come
+    /// after that: it would give the lease to nobody.
+    pub(super) async fn before(&self, inner: &Inner, step: &Step) {
+        // One that is held as unknown refuses renewals by itself.
+        if matches!(step.action, Action::Abandon(..)) && !self.is_held {
+            inner.renewals.remove(self);
+            let limit = LAST_RENEWAL_LIMIT.min(self.pause / REPEAT_AFTER);
+            // One that is slower than this is as late as one whose connection stood still.
+            let _ = tokio::time::timeout(limit, self.under_way.write()).await;
         }
     }
 
@@ -170,8 +195,7 @@ impl Renewals {
     }
 
     /// Queues the first renewal of a claim, and starts the task if there is none.
-    fn insert(&self, inner: &Arc<Inner>, active: &Arc<Active>) {
-        let at = Instant::now() + active.pause;
+    fn insert(&self, inner: &Arc<Inner>, active: &Arc<Active>, at: Instant) {
         let mut queue = self.queue();
         *active.due() = Some(at);
         queue.due.insert((at, active.number), Arc::clone(active));
@@ -268,6 +292,7 @@ async fn renew_all(engine: Weak<Inner>, renewals: Arc<Renewals>) {
 
 /// One renewal. Others of the same claim may be under way.
 async fn renew(inner: Arc<Inner>, active: Arc<Active>) {
+    let Ok(_under_way) = active.under_way.try_read() else { return };
     let start = Instant::now();
     let step = Step::new(active.id, Action::Renew(active.fence));
     let limit = active.pause / REPEAT_AFTER * MOST_BESIDE;
@@ -303,7 +328,7 @@ impl Drop for Unsaved<'_> {
     fn drop(&mut self) {
         if let Some(step) = self.step.take() {
             let inner = Arc::clone(self.inner);
-            self.inner.background.spawn(async move {
+            self.inner.background.finish(async move {
                 // One try: whoever takes over without it does again what it stands for.
                 let _ = bounded(inner.store.apply(&step)).await;
             });

@@ -113,6 +113,7 @@ impl Unsettled {
     pub(super) async fn settle_within(self, time: Duration) {
         let until = Instant::now() + time;
         let mut pause = FIRST_PAUSE;
+        self.active.before(&self.inner, &self.step).await;
         while let Err(error) = bounded(settled_by(&self.inner, &self.step)).await
             && error.is_passing()
             && Instant::now() + pause < until

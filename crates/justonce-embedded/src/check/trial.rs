@@ -88,7 +88,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Whether files in this folder never change once they are written.
-fn is_immutable(folder: &Path) -> bool {
+pub(super) fn is_immutable(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "tables" || name == "blobs")
 }
 

@@ -1,15 +1,16 @@
 //! Compares what is in the directory with what must be.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use justonce_core::{StoreError, StoreErrorKind};
 
 use super::manifest::{self, Known, Manifest};
 use super::trial::{self, Tried};
 use super::version::{self, Unread, Version};
+use crate::files::walk;
 use crate::journal;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::wal;
 
 /// The first bytes of the engine's own mark.
@@ -36,18 +37,50 @@ pub(crate) enum Found {
 pub(crate) fn look(directory: &Path, engine: &Path, mark: u64) -> Result<Found, OpenError> {
     let io = |error| OpenError::io("cannot look through the store", directory, error);
     let manifest = Manifest::read(directory).map_err(io)?;
+    let log = wal::bytes(directory).map_err(io)?;
+    let is_new = manifest.is_none() && mark == 0 && log == 0;
     if !engine.try_exists().map_err(io)? {
-        let log = wal::bytes(directory).map_err(io)?;
-        if manifest.is_none() && mark == 0 && log == 0 {
-            return Ok(Found::Nothing);
-        }
-        return Err(missing(engine));
+        return if is_new { Ok(Found::Nothing) } else { Err(missing(engine)) };
     }
+    match whole(directory, engine, mark, manifest.as_ref()) {
+        // An earlier release was killed while it made it.
+        Err(OpenError::Damaged(_)) if is_new && is_empty(engine).map_err(io)? => Ok(Found::Nothing),
+        found => found,
+    }
+}
+
+/// Whether nothing was ever written to the engine: journals without anything, and no tables but
+/// those of the first keyspace, in which it lists the others.
+fn is_empty(engine: &Path) -> io::Result<bool> {
+    for path in walk(engine, |_| false)? {
+        let below = path.strip_prefix(engine).unwrap_or(&path);
+        let is_journal = below.extension().is_some_and(|end| end == "jnl");
+        let is_table = below.starts_with("keyspaces") && !below.starts_with("keyspaces/0");
+        let is_table = is_table && path.parent().is_some_and(trial::is_immutable);
+        if is_table || (is_journal && !has_zeros_only(&path)?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn has_zeros_only(path: &Path) -> io::Result<bool> {
+    let bytes = std::fs::read(path)?;
+    Ok(bytes.iter().all(|byte| *byte == 0))
+}
+
+fn whole(
+    directory: &Path,
+    engine: &Path,
+    mark: u64,
+    manifest: Option<&Manifest>,
+) -> Result<Found, OpenError> {
+    let io = |error| OpenError::io("cannot look through the store", directory, error);
     marked(&engine.join("version"))?;
     if !has_journal(engine).map_err(io)? {
         return Err(missing(&engine.join(JOURNALS)));
     }
-    let known = files(engine, manifest.as_ref())?;
+    let known = files(engine, manifest)?;
     let tried = trial::open(directory, engine).map_err(io)?;
     complete(directory, engine, mark, tried, manifest.is_some())?;
     Ok(Found::Store(known))
@@ -174,9 +207,10 @@ fn unread(why: Unread) -> OpenError {
     }
 }
 
-/// Removes what openings that were cut short have left beside the store.
-pub(crate) fn tidy(directory: &Path, new_engine: &PathBuf) -> io::Result<()> {
-    for removed in [trial::remove(directory), std::fs::remove_dir_all(new_engine)] {
+/// Removes what openings that were cut short have left: beside the store, or in its place.
+pub(crate) fn tidy(directory: &Path, left: &[&Path]) -> io::Result<()> {
+    let left = left.iter().map(std::fs::remove_dir_all);
+    for removed in left.chain([trial::remove(directory)]) {
         match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -197,6 +231,7 @@ mod tests {
     use crate::disk::{Disk, With};
     use crate::files::Modes;
     use crate::journal::BatchRow;
+    use crate::open::EmbeddedStore;
     use crate::rows::RowName;
 
     /// So much of the log that the engine makes a table of it; the callers' rows stay in its
@@ -225,6 +260,27 @@ mod tests {
         while has_tables(engine) == before {
             assert!(start.elapsed() < Duration::from_secs(60), "the log was not flushed");
             std::thread::yield_now();
+        }
+    }
+
+    /// As the release before this one left it when it was killed while it made its first store.
+    #[test]
+    fn a_store_whose_making_was_cut_short_is_made_anew() {
+        for cut in ["version", "keyspaces/2/current", "keyspaces/4", "keyspaces", "lock", ""] {
+            let directory = tempfile::tempdir().unwrap();
+            let (directory, engine) = (directory.path(), directory.path().join("records"));
+            Disk::create(&engine, &directory.join("records.new")).unwrap();
+            let removed = engine.join(cut);
+            if removed.is_dir() {
+                std::fs::remove_dir_all(&removed).unwrap();
+                std::fs::create_dir_all(&engine).unwrap();
+            } else {
+                std::fs::remove_file(removed).unwrap();
+            }
+            drop(EmbeddedStore::open(directory).unwrap_or_else(|error| panic!("{cut}: {error}")));
+            // From here on it was used.
+            std::fs::remove_file(engine.join("keyspaces/2/current")).unwrap();
+            assert!(EmbeddedStore::open(directory).is_err());
         }
     }
 

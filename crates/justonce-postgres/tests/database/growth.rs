@@ -142,6 +142,9 @@ impl Work<'_> {
             }
             let again = store.apply(&begin(&operations[0])).await.unwrap();
             assert!(again.completed().is_some());
+            let alone = named(&format!("alone-{}", self.number));
+            let fence = self.stage.claim(&alone).await;
+            assert_eq!(self.stage.complete(&alone, fence).await, Answer::Applied);
             self.number += 1;
         }
     }

@@ -158,8 +158,8 @@ impl Completer {
         let mut pool = self.pool.lock().await;
         let (mut round, mut found) = (Round::default(), Vec::new());
         for kind in &self.kinds {
-            // As much as one round takes up is waiting for a place: there is no need for more. Those
-            // that failed before keep nobody from looking for fresh ones.
+            // As much as one round takes up is waiting for a place: there is no need for more.
+            // Those that failed before keep nobody from looking for fresh ones.
             let enough = self.settings.page.max(1);
             if pool.waiting(kind.number) >= enough {
                 continue;
