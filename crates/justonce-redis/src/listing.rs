@@ -152,7 +152,10 @@ impl RedisStore {
             match entry_of(id, &bytes) {
                 Ok(entry) => page.records.extend(query.matches(*id, &entry, now)),
                 // One that cannot be read must not hide the others.
-                Err(error) => tracing::warn!(%error, "a record cannot be listed"),
+                Err(error) => {
+                    self.note_damage(id, &error);
+                    page.damaged.push(*id);
+                }
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Counting and cleaning a Redis store.
 
 use futures_util::future::join_all;
-use justonce_core::store::{ListQuery, Maintenance, Page, Stats, SweepReport};
+use justonce_core::store::{Health, ListQuery, Maintenance, Page, Stats, SweepReport};
 use justonce_core::{Answer, RecordId, StoreErrorKind, StoreResult, SweepDone};
 use redis::{Cmd, Value};
 
@@ -86,6 +86,10 @@ impl Maintenance for RedisStore {
         Ok(report)
     }
 
+    async fn health(&self) -> StoreResult<Health> {
+        Ok(Health { damaged: self.damage.damaged(), ..Health::default() })
+    }
+
     async fn ready(&self) -> StoreResult<()> {
         self.checks.check().await?;
         // Writes nothing, and is refused just when a write would be.
@@ -133,7 +137,8 @@ impl RedisStore {
                     }
                     // One that cannot be read must not keep the others from being swept.
                     Err(error) if error.kind() == StoreErrorKind::Damaged => {
-                        tracing::warn!(%error, "a record cannot be swept");
+                        self.note_damage(id, &error);
+                        report.damaged += 1;
                     }
                     Ok(_) => return Err(strange("a sweep")),
                     Err(error) => return Err(error),

@@ -18,6 +18,7 @@ use crate::subscription::Subscription;
 use crate::tls::Trust;
 use crate::together::Together;
 use crate::waiters::Waiters;
+use justonce_core::store::DamageLog;
 use justonce_core::{Clock, StoreError, StoreErrorKind, StoreResult};
 
 /// The prefix of all keys unless told otherwise.
@@ -149,6 +150,7 @@ impl RedisStoreBuilder {
             clock: self.clock,
             confirm: self.confirm,
             checks: Checks::start(servers, self.check_every),
+            damage: DamageLog::default(),
         })
     }
 }

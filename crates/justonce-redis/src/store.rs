@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use justonce_core::store::DamageLog;
 use justonce_core::{Clock, RecordId, StoreResult};
 use redis::{Cmd, ToRedisArgs, Value};
 
@@ -50,6 +51,7 @@ pub struct RedisStore {
     pub(crate) clock: Option<Box<dyn Clock>>,
     pub(crate) confirm: Option<Confirm>,
     pub(crate) checks: Checks,
+    pub(crate) damage: DamageLog,
 }
 
 impl RedisStore {
@@ -57,6 +59,13 @@ impl RedisStore {
     /// `redis-cluster://host:port,host:port`.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::new(url.into())
+    }
+
+    /// A record could not be read.
+    pub(crate) fn note_damage(&self, id: &RecordId, why: &dyn fmt::Display) {
+        if self.damage.note(*id) {
+            tracing::error!(record = %id, %why, "a record is damaged");
+        }
     }
 
     pub(crate) fn layout(&self) -> &Layout {

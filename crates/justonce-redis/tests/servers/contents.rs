@@ -66,6 +66,25 @@ async fn every_cut_and_every_changed_byte_is_noticed() {
 }
 
 #[tokio::test]
+async fn a_damaged_record_is_listed_apart_and_named_in_health() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::builder(server.url()).open().await.unwrap();
+    let (whole, damaged) = (plain("whole"), plain("damaged"));
+    for operation in [&whole, &damaged] {
+        run(&store, operation, "a reply").await;
+    }
+    assert!(store.health().await.unwrap().is_good());
+    put(&server, &damaged.id(), b"nothing that could be read");
+    for _ in 0..2 {
+        let page = store.list(&ListQuery::default()).await.unwrap();
+        let listed: Vec<_> = page.records.iter().map(|summary| summary.id).collect();
+        assert_eq!((listed, page.damaged), (vec![whole.id()], vec![damaged.id()]));
+        let health = store.health().await.unwrap();
+        assert_eq!((health.damaged.count, health.damaged.named), (1, vec![damaged.id()]));
+    }
+}
+
+#[tokio::test]
 async fn what_the_head_says_is_written_down_with_the_first_note() {
     let server = RedisServer::start().unwrap();
     let store = RedisStore::builder(server.url()).open().await.unwrap();
