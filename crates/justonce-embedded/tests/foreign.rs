@@ -30,7 +30,10 @@ fn as_another(test: &str, mode: u32, foreign: impl FnOnce(&Path)) {
     std::fs::create_dir(&directory).unwrap();
     std::fs::set_permissions(&directory, Permissions::from_mode(mode)).unwrap();
     foreign(&directory);
-    let mut worker = Command::new(std::env::current_exe().unwrap());
+    // The other user may not be let in where this binary lies.
+    let binary = place.path().join("worker");
+    std::fs::copy(std::env::current_exe().unwrap(), &binary).unwrap();
+    let mut worker = Command::new(binary);
     worker.args(["--exact", test, "--nocapture"]).env(WORKER_ENV, &directory);
     if place.path().metadata().unwrap().uid() == 0 {
         chown(&directory, Some(NOBODY), Some(NOBODY)).unwrap();
