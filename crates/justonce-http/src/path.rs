@@ -93,7 +93,8 @@ fn spelled(segment: &str, is_ambiguous: &mut bool) -> String {
         let byte = escape.unwrap_or(*first);
         rest = if escape.is_some() { after.get(2..).unwrap_or_default() } else { after };
         *is_ambiguous |= matches!(byte, b'/' | b'\\' | 0);
-        let is_plain = escape.is_none() && byte.is_ascii() && byte != b'\\';
+        // A `%` that begins no escape must not begin one together with what is decoded behind it.
+        let is_plain = escape.is_none() && byte.is_ascii() && !matches!(byte, b'\\' | b'%');
         if is_unreserved(byte) || is_plain {
             text.push(char::from(byte));
         } else {
@@ -146,8 +147,9 @@ mod tests {
             ("/caf%c3%a9", "/caf%C3%A9"),
             ("/%252e%252e/a", "/%252e%252e/a"),
             ("/.a/..b/c.", "/.a/..b/c."),
-            ("/a%2", "/a%2"),
-            ("/a%zz%", "/a%zz%"),
+            ("/a%2", "/a%252"),
+            ("/a%zz%", "/a%25zz%25"),
+            ("/x/%2%65%2%65/a", "/x/%252e%252e/a"),
             ("/a;b=1,2:@!$&'()*+", "/a;b=1,2:@!$&'()*+"),
             ("/%3b%2B", "/%3B%2B"),
         ] {
