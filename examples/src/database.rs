@@ -1,6 +1,6 @@
 //! A PostgreSQL for the examples.
 
-use justonce_testkit::servers::{PostgresOptions, PostgresServer, ServerError};
+use justonce_testbed::{PostgresOptions, PostgresServer, ServerError};
 
 /// The database that `DATABASE_URL` names, or a private one that ends with this value.
 #[derive(Debug)]

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::cmd::workspace_root;
+
 /// Our directory in the cache of the machine.
 const FOR_ALL_USERS: &str = "/var/cache/justonce";
 
@@ -12,6 +14,12 @@ pub(crate) fn directory(variable: impl Fn(&str) -> Option<String>) -> Option<Pat
         .map(PathBuf::from)
         .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
     Some(cache.join("justonce"))
+}
+
+/// Where cargo builds: what the variable says, or `target` of the workspace.
+pub(crate) fn target_dir(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
+    let named = variable("CARGO_TARGET_DIR").filter(|value| !value.is_empty());
+    named.map_or_else(|| workspace_root().join("target"), PathBuf::from)
 }
 
 /// Where other versions of the servers are kept: in our directory, unless root runs us. Root's

@@ -33,7 +33,7 @@ impl Step {
     fn run(&self, target_dir: Option<&str>) -> Result<()> {
         match self {
             Self::Command(_, cmd) => with_target_dir(cmd.clone(), target_dir).run(),
-            Self::Tidy => tidy::run(),
+            Self::Tidy => tidy::run(&tidy::Options::default()),
             Self::ReadmeTest => {
                 let path = workspace_root().join("README.md");
                 let readme = std::fs::read_to_string(path).context("cannot read README.md")?;
@@ -78,6 +78,8 @@ fn steps() -> Vec<Step> {
         Step::Command("clippy", cargo(clippy)),
         Step::Tidy,
         Step::Command("fuzz", cargo("xtask fuzz --seconds 5")),
+        Step::Command("toolchain", cargo("xtask release-check toolchain")),
+        Step::Command("features", cargo("xtask release-check features")),
         Step::Command("docs", cargo(doc).env("RUSTDOCFLAGS", "-D warnings")),
         Step::ReadmeTest,
     ]
@@ -150,7 +152,17 @@ mod tests {
     #[test]
     fn the_steps_are_in_order() {
         let names: Vec<_> = steps().iter().map(Step::name).collect();
-        assert_eq!(names, ["fmt", "clippy", "tidy", "fuzz", "docs", "test, as the README says"]);
+        let expected = [
+            "fmt",
+            "clippy",
+            "tidy",
+            "fuzz",
+            "toolchain",
+            "features",
+            "docs",
+            "test, as the README says",
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -53,12 +53,17 @@ impl Cmd {
 
     /// Prints the command, runs it with this process's output, and fails unless it succeeds.
     pub(crate) fn run(&self) -> Result<()> {
-        eprintln!("$ {self}");
-        let status = self.command().status().with_context(|| self.cannot_start())?;
+        let status = self.status()?;
         if !status.success() {
             bail!("`{self}` failed ({status})");
         }
         Ok(())
+    }
+
+    /// Prints the command, runs it with this process's output, and returns how it ended.
+    pub(crate) fn status(&self) -> Result<ExitStatus> {
+        eprintln!("$ {self}");
+        self.command().status().with_context(|| self.cannot_start())
     }
 
     /// Prints the command and runs it; what it complains of is shown and returned, with whether it

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::cmd::{Cmd, workspace_root};
+use crate::cache;
+use crate::cmd::Cmd;
 
 /// The targets, and where their first inputs are beside their corpus.
 const TARGETS: [(&str, &[&str]); 3] = [
@@ -17,8 +18,8 @@ const TARGETS: [(&str, &[&str]); 3] = [
     (
         "config",
         &[
-            "crates/justonce-server/tests/config_fixtures/right",
-            "crates/justonce-server/tests/config_fixtures/wrong",
+            "crates/justonce-config/tests/config/fixtures/right",
+            "crates/justonce-config/tests/config/fixtures/wrong",
         ],
     ),
 ];
@@ -81,8 +82,7 @@ fn chosen(names: &[String]) -> Result<Vec<(&'static str, &'static [&'static str]
 
 /// A build apart from all others: its flags would throw theirs away.
 fn directory(variable: impl Fn(&str) -> Option<String>) -> PathBuf {
-    let target = variable("CARGO_TARGET_DIR").filter(|value| !value.is_empty());
-    target.map_or_else(|| workspace_root().join("target"), PathBuf::from).join("fuzz")
+    cache::target_dir(variable).join("fuzz")
 }
 
 /// The compiler's own platform. It must be named in the build: only then are build scripts and
@@ -120,6 +120,7 @@ fn fuzz(host: &str, directory: &Path, name: &str, seeds: &[&str], seconds: u32) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmd::workspace_root;
 
     #[test]
     fn the_host_is_the_compilers() {

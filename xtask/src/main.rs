@@ -9,6 +9,7 @@ mod cmd;
 mod fuzz;
 mod markdown;
 mod needs;
+mod release;
 mod services;
 mod test;
 mod tidy;
@@ -34,7 +35,10 @@ enum Command {
     /// as root or with passwordless sudo; without either, the command to run is printed. Tests
     /// start private servers by themselves; `--start` starts some for you.
     Services(services::Options),
-    /// Run all tests: services, nextest, doctests and the payment example
+    /// Run the tests of some crates, or all: services, nextest, doctests, the examples and the demo
+    ///
+    /// `cargo xtask test core http` runs the tests of these crates and installs only what they
+    /// need. Any other name selects the tests that contain it.
     Test(test::Options),
     /// Run the tests of the stores on other versions of PostgreSQL, and on Valkey
     ///
@@ -49,24 +53,28 @@ enum Command {
     /// Check the house rules that neither rustfmt nor clippy can
     ///
     /// Sizes, contents of lib.rs and mod.rs, the dependency law, inherited versions and lints,
-    /// unfinished code, sleeps in tests, links in Markdown, and paths of one machine.
-    Tidy,
+    /// unfinished code, sleeps in tests, links in Markdown, paths of one machine, cycles between
+    /// modules, and the generated parts of documents.
+    Tidy(tidy::Options),
     /// Build the fuzz targets with coverage and run each for a while
     ///
     /// A crash fails the run, and its input is kept in `fuzz/crashes` of the target directory.
     Fuzz(fuzz::Options),
+    /// Check that what is to be published can be: features, packages, dependencies
+    ReleaseCheck(release::Options),
     /// Run a benchmark of the bench crate in release mode
     Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Services(options) => services::run_as_told(&options),
+        Command::Services(options) => services::run_command(&options),
         Command::Test(options) => test::run(&options),
         Command::Versions(options) => versions::run(&options),
         Command::Ci => ci::run(),
-        Command::Tidy => tidy::run(),
+        Command::Tidy(options) => tidy::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::ReleaseCheck(options) => release::run(&options),
         Command::Bench(options) => bench::run(&options),
     };
     match result {

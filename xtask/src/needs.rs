@@ -1,16 +1,41 @@
-//! What tests and benchmarks need from the machine: a row for each need.
+//! What tests and benchmarks need from the machine, and which crates' tests need it.
 
 /// Something the machine must have.
 #[derive(Debug)]
 pub(crate) struct Need {
     /// What people call it.
     pub(crate) name: &'static str,
-    /// What it is for, so that nobody installs something without knowing the reason.
+    /// What it is for.
     pub(crate) why: &'static str,
+    pub(crate) used_by: UsedBy,
     /// A command that succeeds if, and only if, the thing is there. Words in braces are
     /// [filled](crate::services::filled).
     pub(crate) probe: &'static [&'static str],
     pub(crate) install: Install,
+}
+
+/// What a need is installed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UsedBy {
+    /// The tests of every crate.
+    AllTests,
+    /// The tests of these crates, named without `justonce-`.
+    TestsOf(&'static [&'static str]),
+    /// A benchmark, or the tests on another version of a server.
+    NoTest,
+}
+
+impl UsedBy {
+    /// Whether the tests of these crates need it; an empty list stands for all crates.
+    pub(crate) fn tests_of(self, crates: &[&str]) -> bool {
+        match self {
+            Self::AllTests => true,
+            Self::TestsOf(users) => {
+                crates.is_empty() || crates.iter().any(|name| users.contains(name))
+            }
+            Self::NoTest => false,
+        }
+    }
 }
 
 /// How a need is installed.
@@ -45,49 +70,57 @@ pub(crate) const CPU: &str = "{cpu}";
 pub(crate) const NEEDS: &[Need] = &[
     Need {
         name: "a C compiler",
-        why: "the benchmarks build the SQLite they compare with",
+        why: "some libraries are written in C",
+        used_by: UsedBy::AllTests,
         probe: &["cc", "--version"],
         install: Install::Apt("build-essential"),
     },
     Need {
         name: "cargo-nextest",
         why: "it runs each test in its own process",
+        used_by: UsedBy::AllTests,
         probe: &["cargo", "nextest", "--version"],
         install: Install::Cargo("cargo-nextest"),
     },
     Need {
         name: "curl with HTTP/2",
         why: "the gateway is tested with clients that we did not write",
+        used_by: UsedBy::TestsOf(&["server"]),
         probe: &["sh", "-c", "curl --version | grep -q HTTP2"],
         install: Install::Apt("curl"),
     },
     Need {
         name: "Python with venv",
         why: "the SDK of Stripe is installed into an environment of its own",
+        used_by: UsedBy::TestsOf(&["server"]),
         probe: &["python3", "-c", "import ensurepip, venv"],
         install: Install::Apt("python3-venv"),
     },
     Need {
         name: "the SDK of Stripe",
         why: "its own retries are sent through the gateway",
+        used_by: UsedBy::TestsOf(&["server"]),
         probe: &[PYTHON, "-c", "import stripe; assert stripe.VERSION == '16.1.0'"],
         install: Install::Python("stripe==16.1.0"),
     },
     Need {
         name: "Redis",
         why: "the store is tested on private servers, and measured beside redis-benchmark",
+        used_by: UsedBy::TestsOf(&["redis", "saga", "server"]),
         probe: &["sh", "-c", "redis-server --version && redis-benchmark --version"],
         install: Install::Apt("redis-server"),
     },
     Need {
         name: "Redis Sentinel",
         why: "failovers are tested with it",
+        used_by: UsedBy::TestsOf(&["redis", "server"]),
         probe: &["sh", "-c", "command -v redis-sentinel"],
         install: Install::Apt("redis-sentinel"),
     },
     Need {
         name: "PostgreSQL",
         why: "the store is tested on private servers, and measured beside pgbench",
+        used_by: UsedBy::TestsOf(&["examples", "orders", "postgres", "redis", "saga", "server"]),
         // Debian keeps the server's programs out of the usual places for programs.
         probe: &[
             "sh",
@@ -99,6 +132,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need {
         name: "PgBouncer",
         why: "the store is tested behind it, in both of the modes that people use",
+        used_by: UsedBy::TestsOf(&["postgres"]),
         // Debian keeps it out of the usual places for programs.
         probe: &["sh", "-c", "PATH=$PATH:/usr/sbin pgbouncer --version"],
         install: Install::Apt("pgbouncer"),
@@ -106,37 +140,44 @@ pub(crate) const NEEDS: &[Need] = &[
     Need {
         name: "libfaketime",
         why: "gateways are tested with clocks that are wrong",
+        used_by: UsedBy::TestsOf(&["server"]),
         probe: &["sh", "-c", "ls /usr/lib/*/faketime/libfaketime.so.1"],
         install: Install::Apt("libfaketime"),
     },
     Need {
-        name: "setpriv",
-        why: "private servers are started with it, so that none outlives its test",
-        probe: &["setpriv", "--version"],
+        name: "setpriv and unshare",
+        why: "they end private servers with their test, and mount small disks",
+        used_by: UsedBy::TestsOf(&[
+            "embedded", "examples", "orders", "postgres", "redis", "saga", "server",
+        ]),
+        probe: &["sh", "-c", "setpriv --version && unshare --version"],
         install: Install::Apt("util-linux"),
     },
     Need {
         name: "promtool",
         why: "it checks the names and types of the gateway's metrics",
+        used_by: UsedBy::TestsOf(&["server"]),
         probe: &["promtool", "--version"],
         install: Install::Apt("prometheus"),
     },
     Need {
         name: "nginx",
         why: "the benchmark compares the gateway with it",
+        used_by: UsedBy::NoTest,
         probe: &["nginx", "-v"],
         install: Install::Apt("nginx-light"),
     },
     Need {
         name: "wrk",
         why: "it loads the gateway and nginx in the benchmark",
+        used_by: UsedBy::NoTest,
         // It has no option with which it succeeds.
         probe: &["sh", "-c", "command -v wrk"],
         install: Install::Apt("wrk"),
     },
 ];
 
-/// What only the benchmark of sagas needs: it is large, and no test wants it.
+/// What only the benchmark of sagas needs.
 pub(crate) const FOR_SAGAS: &[Need] =
     &[npm("the server of Restate, which sagas are measured beside, comes with it")];
 
@@ -144,5 +185,38 @@ pub(crate) const FOR_SAGAS: &[Need] =
 pub(crate) const FOR_VERSIONS: &[Need] = &[npm("other versions of PostgreSQL come with it")];
 
 const fn npm(why: &'static str) -> Need {
-    Need { name: "npm", why, probe: &["npm", "--version"], install: Install::Apt("npm") }
+    Need {
+        name: "npm",
+        why,
+        used_by: UsedBy::NoTest,
+        probe: &["npm", "--version"],
+        install: Install::Apt("npm"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needed(crates: &[&str]) -> Vec<&'static str> {
+        let needs = NEEDS.iter().filter(|need| need.used_by.tests_of(crates));
+        needs.map(|need| need.name).collect()
+    }
+
+    #[test]
+    fn a_crate_gets_only_what_its_tests_need() {
+        assert_eq!(needed(&["core"]), ["a C compiler", "cargo-nextest"]);
+        assert_eq!(needed(&["http"]), needed(&["core"]));
+        let of_postgres = needed(&["postgres"]);
+        assert!(of_postgres.contains(&"PgBouncer") && !of_postgres.contains(&"Redis"));
+        let of_both = needed(&["core", "redis"]);
+        assert!(of_both.contains(&"Redis Sentinel") && of_both.contains(&"PostgreSQL"));
+    }
+
+    #[test]
+    fn all_tests_together_need_what_any_of_them_does_and_nothing_of_the_benchmarks() {
+        let all = needed(&[]);
+        assert!(all.contains(&"promtool") && all.contains(&"PgBouncer"));
+        assert!(!all.contains(&"nginx") && !all.contains(&"wrk"));
+    }
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask services`: what tests and benchmarks need from the machine, found or installed.
+//! `cargo xtask services`: finds or installs what tests and benchmarks need from the machine.
 //!
 //! A new need is a new row in [`NEEDS`]. A need that is missing and cannot be installed fails the
-//! run: a test that is skipped in silence proves nothing.
+//! run; no test is skipped for it.
 
 use std::env::consts::ARCH;
 use std::path::PathBuf;
@@ -25,8 +25,8 @@ pub(crate) struct Options {
     start: bool,
 }
 
-/// What somebody asked for on the command line.
-pub(crate) fn run_as_told(options: &Options) -> Result<()> {
+/// The command itself.
+pub(crate) fn run_command(options: &Options) -> Result<()> {
     run()?;
     if options.start {
         start().run()?;
@@ -34,9 +34,9 @@ pub(crate) fn run_as_told(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The program of the test kit that starts one server of each kind.
+/// The program that starts one server of each kind.
 fn start() -> Cmd {
-    let program = ["--package", "justonce-testkit", "--all-features", "--example", "servers"];
+    let program = ["--package", "justonce-testbed", "--example", "servers"];
     Cmd::new("cargo", &["run", "--quiet"]).args(&program)
 }
 
@@ -45,15 +45,20 @@ pub(crate) fn run() -> Result<()> {
     provide(NEEDS, &mut ThisMachine)
 }
 
-/// The same, with what the benchmark of sagas needs besides.
+/// Finds or installs what the tests of these crates need; an empty list stands for all crates.
+pub(crate) fn run_for_tests(crates: &[&str]) -> Result<()> {
+    provide(NEEDS.iter().filter(|need| need.used_by.tests_of(crates)), &mut ThisMachine)
+}
+
+/// The needs of [`NEEDS`], and what the benchmark of sagas needs besides.
 pub(crate) fn run_for_sagas() -> Result<()> {
     run()?;
     provide(FOR_SAGAS, &mut ThisMachine)
 }
 
-/// The same, with other versions of the servers besides.
+/// What the tests of the two shared stores need, with other versions of the servers besides.
 pub(crate) fn run_for_versions<'a>(others: impl IntoIterator<Item = &'a Need>) -> Result<()> {
-    run()?;
+    run_for_tests(&["postgres", "redis"])?;
     provide(FOR_VERSIONS.iter().chain(others), &mut ThisMachine)
 }
 
@@ -240,22 +245,26 @@ fn apt_get(sudo: bool, args: &[&str]) -> Cmd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::needs::UsedBy;
 
     const FIRST: Need = Need {
         name: "first",
         why: "for a test",
+        used_by: UsedBy::AllTests,
         probe: &["first", "--version"],
         install: Install::Apt("first-package"),
     };
     const SECOND: Need = Need {
         name: "second",
         why: "for a test",
+        used_by: UsedBy::AllTests,
         probe: &["second", "--version"],
         install: Install::Apt("second-package"),
     };
     const THIRD: Need = Need {
         name: "third",
         why: "for a test",
+        used_by: UsedBy::AllTests,
         probe: &["third", "--version"],
         install: Install::Cargo("third-crate"),
     };
@@ -288,9 +297,8 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_started_by_the_test_kit() {
-        let expected = "cargo run --quiet --package justonce-testkit --all-features \
-                        --example servers";
+    fn servers_are_started_by_the_testbed() {
+        let expected = "cargo run --quiet --package justonce-testbed --example servers";
         assert_eq!(start().to_string(), expected);
     }
 
@@ -319,6 +327,7 @@ mod tests {
         const STRANGE: Need = Need {
             name: "strange",
             why: "for a test",
+            used_by: UsedBy::AllTests,
             probe: &["strange", "--version"],
             install: Install::Python("strange-package==1"),
         };
@@ -340,6 +349,7 @@ mod tests {
         const OTHER: Need = Need {
             name: "other",
             why: "for a test",
+            used_by: UsedBy::AllTests,
             probe: &["other", "{versions}/other"],
             install: Install::Npm("other", "@others/linux-{cpu}@2.0"),
         };

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use crate::cmd::Cmd;
-use crate::needs::{Install, Need};
+use crate::needs::{Install, Need, UsedBy};
 use crate::services::{self, filled};
 
 /// Which servers to test on.
@@ -48,6 +48,7 @@ const SERVERS: &[Server] = &[
         need: Need {
             name: "PostgreSQL 14",
             why: "the oldest that the store promises to run on",
+            used_by: UsedBy::NoTest,
             probe: &[
                 "sh",
                 "-c",
@@ -65,6 +66,7 @@ const SERVERS: &[Server] = &[
         need: Need {
             name: "PostgreSQL 16",
             why: "the store promises to run on it",
+            used_by: UsedBy::NoTest,
             probe: &[
                 "sh",
                 "-c",
@@ -82,6 +84,7 @@ const SERVERS: &[Server] = &[
         need: Need {
             name: "PostgreSQL 17",
             why: "the store promises to run on it",
+            used_by: UsedBy::NoTest,
             probe: &[
                 "sh",
                 "-c",
@@ -99,6 +102,7 @@ const SERVERS: &[Server] = &[
         need: Need {
             name: "PostgreSQL 18",
             why: "the newest that the store promises to run on",
+            used_by: UsedBy::NoTest,
             probe: &[
                 "sh",
                 "-c",
@@ -116,6 +120,7 @@ const SERVERS: &[Server] = &[
         need: Need {
             name: "Valkey 8",
             why: "the store promises to run on it",
+            used_by: UsedBy::NoTest,
             probe: &[
                 "sh",
                 "-c",
@@ -134,6 +139,7 @@ const SERVERS: &[Server] = &[
         need: Need {
             name: "Valkey 9",
             why: "the store promises to run on it",
+            used_by: UsedBy::NoTest,
             probe: &[
                 "sh",
                 "-c",

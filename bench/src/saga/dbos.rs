@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use justonce::postgres::PostgresStore;
-use justonce_testkit::servers::{PostgresOptions, PostgresServer};
+use justonce_testbed::{PostgresOptions, PostgresServer};
 
 use super::ours::{CALLERS, sagas};
 use super::run::{SagaArgs, add};

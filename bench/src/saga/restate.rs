@@ -12,7 +12,7 @@ use hyper::Request;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use justonce::EmbeddedStore;
-use justonce_testkit::servers::free_port;
+use justonce_testbed::free_port;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 

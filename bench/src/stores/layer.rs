@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
-use justonce_testkit::servers::RedisServer;
+use justonce_testbed::RedisServer;
 
 use super::run::{SLICE, StoresArgs, add_ratio};
 use crate::gateway::{Askers, Load, Process, load, prime};

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use justonce::OnLapsed;
 use justonce::postgres::PostgresStore;
 use justonce::store::{Cached, SharedStore};
-use justonce_testkit::servers::{PostgresServer, program};
+use justonce_testbed::{PostgresServer, program};
 
 use super::engine::{duplicates, first_time};
 use super::run::{SLICE, StoresArgs, add, in_turn};

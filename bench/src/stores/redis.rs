@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use justonce::OnLapsed;
 use justonce::redis::RedisStore;
 use justonce::store::{Cached, SharedStore};
-use justonce_testkit::servers::RedisServer;
+use justonce_testbed::RedisServer;
 
 use super::engine::{OUTCOME_BYTES, duplicates, first_time};
 use super::run::{StoresArgs, add, in_turn};

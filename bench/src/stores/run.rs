@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use justonce_testkit::servers::{PostgresOptions, PostgresServer, RedisServer};
+use justonce_testbed::{PostgresOptions, PostgresServer, RedisServer};
 
 use super::{layer, postgres, redis};
 use crate::load::Candidate;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use thiserror::Error;
 
 /// The longest name of an owner, in bytes.
 pub const MAX_OWNER_BYTES: usize = 64;
@@ -83,7 +84,7 @@ pub(crate) fn readable(text: &str, limit: usize) -> String {
     shown
 }
 
-/// A named recovery point with its data, inside a claim.
+/// A named checkpoint with its data, inside a claim.
 ///
 /// ```
 /// use justonce_core::Checkpoint;
@@ -155,31 +156,20 @@ impl fmt::Debug for Checkpoint {
 }
 
 /// Why a checkpoint was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CheckpointError {
     /// The name has this many bytes; 1 to [`MAX_CHECKPOINT_NAME_BYTES`] are allowed.
+    #[error("the checkpoint's name has {0} bytes: use 1 to {max}", max = MAX_CHECKPOINT_NAME_BYTES)]
     Name(usize),
     /// The data has this many bytes, more than [`MAX_CHECKPOINT_BYTES`].
+    #[error(
+        "the checkpoint's data has {0} bytes, at most {max} are kept: store large data elsewhere \
+         and keep its address",
+        max = MAX_CHECKPOINT_BYTES
+    )]
     Data(usize),
 }
-
-impl fmt::Display for CheckpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(len) => write!(
-                f,
-                "the checkpoint's name has {len} bytes: use 1 to {MAX_CHECKPOINT_NAME_BYTES}"
-            ),
-            Self::Data(len) => write!(
-                f,
-                "the checkpoint's data has {len} bytes, at most {MAX_CHECKPOINT_BYTES} are kept: \
-                 store large data elsewhere and keep its address"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for CheckpointError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
-//! Time as the store sees it. The core never reads the machine's clock: whoever builds a store
-//! hands one in.
+//! Time as the store sees it. The core never reads the machine's clock: the code that builds a
+//! store hands one in.
 
 use std::fmt;
 use std::sync::Arc;

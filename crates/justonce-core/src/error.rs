@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::record::RecordId;
+use crate::record_id::RecordId;
 
 /// Whether a step whose store call failed took place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +17,7 @@ pub enum Effect {
 
 /// What went wrong in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum StoreErrorKind {
     /// The store cannot be reached or does not answer now; it may later.
     Unavailable,
@@ -111,6 +112,7 @@ pub struct DamagedRecord {
 
 /// What is wrong with a stored record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Damage {
     /// It is too short to be a record.
     Truncated,

@@ -105,7 +105,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What keys the fingerprints of a scope. Whoever makes many in one scope keeps it.
+/// What keys the fingerprints of a scope, to be kept where many are made in one scope.
 ///
 /// ```
 /// use justonce_core::{Fingerprint, FingerprintKey, Scope};
@@ -175,7 +175,7 @@ impl FingerprintBuilder {
         self
     }
 
-    /// The same for whoever adds many: a builder is large to be moved about.
+    /// The same where many are added: a builder is large to be moved about.
     pub fn add(&mut self, name: &str, value: &Canonical<'_>) {
         for bytes in [name.as_bytes(), value.kind(), value.as_bytes()] {
             self.update(&hash::length(bytes));

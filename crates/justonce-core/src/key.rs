@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use thiserror::Error;
+
 use crate::canonical::Canonical;
 use crate::clock::Timestamp;
 use crate::entropy::Entropy;
@@ -110,35 +112,24 @@ impl fmt::Debug for Key {
 }
 
 /// Why a key was refused. It never holds the key itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// The key is empty.
+    #[error("the key is empty: send 1 to 255 visible characters")]
     Empty,
     /// The key has this many bytes, more than [`MAX_KEY_BYTES`].
+    #[error(
+        "the key has {0} bytes, at most {max} are allowed: send a UUID or a hash",
+        max = MAX_KEY_BYTES
+    )]
     TooLong(usize),
     /// The character at this byte is not visible ASCII.
+    #[error(
+        "the key has a space, a control character or a non-ASCII character at byte {0}: send \
+             visible ASCII only"
+    )]
     NotVisible(usize),
 }
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("the key is empty: send 1 to 255 visible characters"),
-            Self::TooLong(len) => write!(
-                f,
-                "the key has {len} bytes, at most {MAX_KEY_BYTES} are allowed: send a UUID or a \
-                 hash"
-            ),
-            Self::NotVisible(at) => write!(
-                f,
-                "the key has a space, a control character or a non-ASCII character at byte {at}: \
-                 send visible ASCII only"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for KeyError {}
 
 #[cfg(test)]
 mod tests {

@@ -31,7 +31,6 @@ mod canonical;
 mod claim;
 mod clock;
 pub mod codec;
-mod decision;
 pub mod engine;
 mod entropy;
 mod error;
@@ -39,17 +38,16 @@ mod fingerprint;
 mod hash;
 mod key;
 pub mod memory;
+pub mod metrics;
 mod operation;
 mod outcome;
 mod pointer;
 mod policy;
-mod record;
+mod protocol;
+mod record_id;
 mod scope;
-mod step;
 pub mod store;
-mod timeline;
-mod transition;
-mod view;
+pub mod worker;
 
 pub use canonical::Canonical;
 pub use claim::{
@@ -57,8 +55,7 @@ pub use claim::{
     MAX_OWNER_BYTES, Owner, Token,
 };
 pub use clock::{Clock, ManualClock, TimerClock, Timestamp};
-pub use decision::{Change, Decision, ends_claim, is_running};
-pub use engine::{Classify, Engine, HandlerError, HeldClaim, Ran, RunError};
+pub use engine::{Classify, Engine, HandlerError, HeldClaim, Ran, RunError, RunJsonError};
 pub use entropy::Entropy;
 pub use error::{Damage, DamagedRecord, Effect, StoreError, StoreErrorKind, StoreResult};
 pub use fingerprint::{Fingerprint, FingerprintBuilder, FingerprintKey};
@@ -73,18 +70,12 @@ pub use policy::{
     AfterRetention, BackOff, MAX_LEASE, MAX_RETENTION, MIN_LEASE, OnFailure, OnLapsed, Policy,
     PolicyBuilder, PolicyError,
 };
-pub use record::{
-    Entry, Failed, InProgress, Record, RecordId, Settled, State, StateName, Subject, Tombstone,
-    Unknown, UnknownReason, Waiting,
+pub use protocol::{
+    Abandonment, Action, Answer, AwaitingRetry, Begin, Busy, BusyWhy, Change, Claimed, Decision,
+    Entry, Existing, Failed, Failure, FailureKind, HowResolved, InProgress, Lost,
+    MAX_NOTE_TEXT_BYTES, MAX_NOTES, Note, NoteKind, Record, RefusedStep, Replay, Resolution,
+    Resolve, Resolver, Settled, State, StateName, Step, Subject, SweepDone, Timeline, Tombstone,
+    Unknown, UnknownReason, UnknownSince, Why, ends_claim, is_running, state_at, transition,
 };
+pub use record_id::RecordId;
 pub use scope::{MAX_PART_NAME_BYTES, MAX_SCOPE_BYTES, Scope, ScopeBuilder, ScopeError};
-pub use step::{
-    Abandonment, Action, Answer, Begin, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind,
-    Lost, Replay, Resolution, Resolve, Step, SweepDone, UnknownSince,
-};
-pub use timeline::{
-    HowResolved, MAX_NOTE_TEXT_BYTES, MAX_NOTES, Note, NoteKind, RefusedStep, Resolver, Timeline,
-    Why,
-};
-pub use transition::transition;
-pub use view::state_at;

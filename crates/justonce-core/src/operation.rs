@@ -8,16 +8,16 @@ use crate::fingerprint::Fingerprint;
 use crate::hash;
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::record::RecordId;
+use crate::record_id::RecordId;
 use crate::scope::Scope;
 
-/// How long a duplicate waits for a running operation unless told otherwise.
+/// How long a duplicate waits for a running operation by default.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 
-/// The promise of operations that brought none.
+/// The policy of operations that brought none.
 static DEFAULT_POLICY: LazyLock<Arc<Policy>> = LazyLock::new(Arc::default);
 
-/// What must take effect once: a key in a scope, what was asked, and the promise.
+/// What must take effect once: a key in a scope, what was asked, and the policy.
 ///
 /// ```
 /// use justonce_core::{Fingerprint, Key, OnConcurrent, Operation, Scope};
@@ -51,7 +51,7 @@ pub struct Operation {
 /// What a duplicate of a running operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnConcurrent {
-    /// It is told at once that the operation is busy.
+    /// It gets *busy* at once.
     Reject,
     /// It waits for the outcome, at most this long, and never runs the handler itself.
     Wait(Duration),
@@ -97,7 +97,7 @@ impl Operation {
         self
     }
 
-    /// Another promise. Share one `Arc` between operations of a kind.
+    /// Another policy. Share one `Arc` between operations of a kind.
     #[must_use]
     pub fn with_policy(mut self, policy: impl Into<Arc<Policy>>) -> Self {
         self.policy = Some(policy.into());
@@ -119,8 +119,8 @@ impl Operation {
         self
     }
 
-    /// The recovery point that the operation starts with. It is stored together with the claim, so
-    /// that whoever takes the operation over knows what was asked, also if the first owner died
+    /// The checkpoint that the operation starts with. It is stored together with the claim, so
+    /// that a takeover knows what was asked, also if the first owner died
     /// before it saved anything. Under `resume` a later point replaces it.
     #[must_use]
     pub fn starting_from(mut self, checkpoint: Checkpoint) -> Self {
@@ -152,7 +152,7 @@ impl Operation {
         self.fingerprint
     }
 
-    /// The promise.
+    /// The policy.
     #[must_use]
     pub fn policy(&self) -> &Arc<Policy> {
         self.policy.as_ref().unwrap_or_else(|| &DEFAULT_POLICY)
@@ -164,7 +164,7 @@ impl Operation {
         self.on_concurrent
     }
 
-    /// The recovery point that it starts with.
+    /// The checkpoint that it starts with.
     #[must_use]
     pub const fn first_checkpoint(&self) -> Option<&Checkpoint> {
         self.checkpoint.as_ref()

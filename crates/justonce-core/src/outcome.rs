@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use thiserror::Error;
 
 /// The longest body that is stored with an outcome, in bytes. Of a longer one only the size is
 /// kept, as [`Body::TooLarge`]: doors deliver it to the first caller by themselves.
@@ -209,26 +210,17 @@ impl fmt::Debug for OutcomeBuilder {
 }
 
 /// An outcome has more headers than can be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "the outcome has {headers} headers with {bytes} bytes, at most {MAX_HEADERS} with \
+     {MAX_HEADER_BYTES} bytes can be stored"
+)]
 pub struct OutcomeError {
     /// How many headers it has.
     pub headers: usize,
     /// How many bytes are in them.
     pub bytes: usize,
 }
-
-impl fmt::Display for OutcomeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the outcome has {} headers with {} bytes, at most {MAX_HEADERS} with \
-             {MAX_HEADER_BYTES} bytes can be stored",
-            self.headers, self.bytes
-        )
-    }
-}
-
-impl std::error::Error for OutcomeError {}
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::value::RawValue;
+use thiserror::Error;
 
 use crate::canonical::Canonical;
 
@@ -145,29 +146,19 @@ fn unescape(step: &str) -> Result<String, PointerError> {
 }
 
 /// Why a pointer was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum PointerError {
     /// It does not start with a slash.
+    #[error("a JSON pointer starts with '/', as in \"/order/id\"")]
     NoSlash,
     /// A tilde is not followed by 0 or 1.
+    #[error("in a JSON pointer '~' is written '~0' and '/' is '~1'")]
     Escape,
     /// It has this many steps, more than 32.
+    #[error("the JSON pointer has {0} steps, at most {max} are allowed", max = MAX_STEPS)]
     TooDeep(usize),
 }
-
-impl fmt::Display for PointerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSlash => f.write_str("a JSON pointer starts with '/', as in \"/order/id\""),
-            Self::Escape => f.write_str("in a JSON pointer '~' is written '~0' and '/' is '~1'"),
-            Self::TooDeep(steps) => {
-                write!(f, "the JSON pointer has {steps} steps, at most {MAX_STEPS} are allowed")
-            }
-        }
-    }
-}
-
-impl std::error::Error for PointerError {}
 
 #[cfg(test)]
 mod tests {

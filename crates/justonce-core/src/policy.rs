@@ -1,8 +1,9 @@
-//! What an operation promises: its durations, and what happens when it lapses or fails.
+//! The policy of an operation: its durations, and what happens when it lapses or fails.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::time::Duration;
+
+use thiserror::Error;
 
 use crate::clock::Timestamp;
 
@@ -13,15 +14,15 @@ pub const MAX_LEASE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The longest retention, and the longest life of a tombstone.
 pub const MAX_RETENTION: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 
-/// What an operation promises. It is stored with the claim, so that whoever finds the record later
-/// keeps the promise under which it was begun.
+/// The policy of an operation. It is stored with the claim, so that a process that finds the record
+/// later keeps the policy under which it was begun.
 ///
 /// ```
 /// use justonce_core::{AfterRetention, OnLapsed, Policy};
 /// use std::time::Duration;
 ///
 /// // The default: 30 s lease, capped at 15 min, 24 h retention. What was interrupted is unknown
-/// // until it is resolved, and nobody runs it again.
+/// // until it is resolved, and does not run again.
 /// let default = Policy::default();
 /// assert_eq!(default.on_lapsed(), OnLapsed::Hold);
 ///
@@ -51,7 +52,7 @@ pub enum OnLapsed {
     Rerun,
     /// Claim it again and hand over the last checkpoint.
     Resume,
-    /// Nobody runs it; it is unknown until it is resolved: at most once.
+    /// It does not run again; it is unknown until it is resolved: at most once.
     Hold,
 }
 
@@ -143,7 +144,7 @@ impl Policy {
         self.on_lapsed
     }
 
-    /// The same promise with another rule for a lapsed lease.
+    /// The same policy with another rule for a lapsed lease.
     #[must_use]
     pub const fn with_on_lapsed(mut self, rule: OnLapsed) -> Self {
         self.on_lapsed = rule;
@@ -278,43 +279,27 @@ impl PolicyBuilder {
 }
 
 /// Why a policy was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum PolicyError {
     /// The lease is shorter than [`MIN_LEASE`] or longer than [`MAX_LEASE`].
+    #[error("a lease of {0:?} is out of range: {MIN_LEASE:?} to {MAX_LEASE:?}")]
     Lease(Duration),
     /// The cap is shorter than the lease or longer than [`MAX_LEASE`].
+    #[error("a lease cap of {0:?} is out of range: at least the lease, at most {MAX_LEASE:?}")]
     LeaseCap(Duration),
     /// The retention, or the life of the tombstone, is zero or longer than [`MAX_RETENTION`].
+    #[error("a retention of {0:?} is out of range: more than zero, at most {MAX_RETENTION:?}")]
     Retention(Duration),
     /// The first delay is longer than the longest one.
+    #[error(
+        "a back-off from {:?} to {:?} is not possible: the first delay must not exceed the \
+         longest, and the longest not {MAX_RETENTION:?}",
+        .0.first,
+        .0.max
+    )]
     BackOff(BackOff),
 }
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lease(lease) => {
-                write!(f, "a lease of {lease:?} is out of range: {MIN_LEASE:?} to {MAX_LEASE:?}")
-            }
-            Self::LeaseCap(cap) => write!(
-                f,
-                "a lease cap of {cap:?} is out of range: at least the lease, at most {MAX_LEASE:?}"
-            ),
-            Self::Retention(time) => write!(
-                f,
-                "a retention of {time:?} is out of range: more than zero, at most {MAX_RETENTION:?}"
-            ),
-            Self::BackOff(back_off) => write!(
-                f,
-                "a back-off from {:?} to {:?} is not possible: the first delay must not exceed the \
-                 longest, and the longest not {MAX_RETENTION:?}",
-                back_off.first, back_off.max
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PolicyError {}
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use thiserror::Error;
+
 use crate::hash;
 
 /// The longest text of a scope, in bytes: it is stored in every record.
@@ -212,38 +214,29 @@ pub fn unescape(value: &str) -> Option<String> {
 }
 
 /// Why a scope was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ScopeError {
     /// The name of a part is empty, too long, or holds other characters than `a-z 0-9 _`.
+    #[error(
+        "the scope part name {0:?} is not allowed: use 1 to {max} lower-case letters, digits and _",
+        max = MAX_PART_NAME_BYTES
+    )]
     PartName(String),
     /// A part was given twice.
+    #[error("the scope part {0:?} was given twice")]
     Repeated(String),
     /// The canonical text has this many bytes, more than [`MAX_SCOPE_BYTES`].
+    #[error(
+        "the scope has {0} bytes, at most {max} are allowed: pass long values as a secret part, \
+         which is stored as a hash",
+        max = MAX_SCOPE_BYTES
+    )]
     TooLong(usize),
     /// The text is not the canonical form of a scope.
+    #[error("this text is not the canonical form of a scope")]
     NotCanonical,
 }
-
-impl fmt::Display for ScopeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PartName(name) => write!(
-                f,
-                "the scope part name {name:?} is not allowed: use 1 to {MAX_PART_NAME_BYTES} \
-                 lower-case letters, digits and _"
-            ),
-            Self::Repeated(name) => write!(f, "the scope part {name:?} was given twice"),
-            Self::TooLong(len) => write!(
-                f,
-                "the scope has {len} bytes, at most {MAX_SCOPE_BYTES} are allowed: pass long \
-                 values as a secret part, which is stored as a hash"
-            ),
-            Self::NotCanonical => f.write_str("this text is not the canonical form of a scope"),
-        }
-    }
-}
-
-impl std::error::Error for ScopeError {}
 
 #[cfg(test)]
 mod tests {

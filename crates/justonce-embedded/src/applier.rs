@@ -1,4 +1,4 @@
-//! Brings what is in the write-ahead log into the storage engine, behind the callers' backs.
+//! Applies the write-ahead log to the storage engine, in the background.
 //!
 //! A batch here holds what many batches of the log left: of a record that changed several times,
 //! only the last change. A claim that ended soon never reaches the engine.
@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use justonce_core::store::{IdMap, Stats};
 use justonce_core::{RecordId, StateName, Timestamp};
 
-use crate::check::Keeper;
+use crate::check::ManifestWriter;
 use crate::disk::{Disk, DiskOp, With};
 use crate::journal::{BatchRow, NAME_ALL_EVERY};
 use crate::rows::RowName;
-use crate::state::{Home, State, is_settled};
+use crate::state::{DiskState, State, is_settled};
 use crate::step::Write;
-use crate::wal::{Handover, WalBatch};
+use crate::wal::{ApplyQueue, WalBatch};
 
 /// Retentions are swept by the second: one row of the index holds all of a batch that end in it.
 const EXPIRY_GRAIN_MS: u64 = 1000;
@@ -75,7 +75,7 @@ impl Applied {
         let mut records: Vec<(RecordId, LastChange)> = records.into_iter().collect();
         records.sort_unstable_by_key(|(id, _)| *id);
         for (id, change) in &records {
-            if change.adds == Home::Live {
+            if change.adds == DiskState::Live {
                 row.unsettled.push(*id);
             }
             expires(id, change, &mut expiring);
@@ -83,7 +83,7 @@ impl Applied {
         let failed = |error: fjall::Error| error.to_string();
         if !records.is_empty() {
             let records = records.into_iter().map(|(id, change)| (id, change.bytes));
-            disk.take_in(records).map_err(failed)?;
+            disk.ingest(records).map_err(failed)?;
         }
         let with = With { swept, expiring, rows };
         disk.write(number, &row, with).map_err(failed)?;
@@ -98,16 +98,16 @@ impl Applied {
 struct LastChange {
     /// Nothing if the record is gone.
     bytes: Option<Vec<u8>>,
-    adds: Home,
+    adds: DiskState,
     expires_at: Option<Timestamp>,
 }
 
 /// Counts a change, also one that a later one has made moot.
 fn count(write: &Write, done: &mut Stats) {
-    if let Home::Done(state, bytes) = write.replaces {
+    if let DiskState::Done(state, bytes) = write.replaces {
         done.sub(state, u64::from(bytes));
     }
-    if let Home::Done(state, bytes) = write.adds {
+    if let DiskState::Done(state, bytes) = write.adds {
         done.add(state, u64::from(bytes));
     }
 }
@@ -122,48 +122,48 @@ fn expires(id: &RecordId, change: &LastChange, expiring: &mut Vec<(u64, Vec<u8>)
     }
 }
 
-/// The thread that applies.
+/// The applier thread.
 pub(crate) struct Applier {
     pub(crate) state: Arc<State>,
-    pub(crate) handover: Arc<Handover>,
+    pub(crate) apply_queue: Arc<ApplyQueue>,
     pub(crate) applied: Applied,
-    pub(crate) keeper: Option<Keeper>,
+    pub(crate) manifest_writer: Option<ManifestWriter>,
 }
 
 impl Applier {
     /// Applies until no more comes. After an error the store has stopped; the log keeps what was
     /// acknowledged. Hands the list of files back, for when the engine is closed.
-    pub(crate) fn run(mut self) -> Option<Keeper> {
-        while let Some(batches) = self.handover.next() {
+    pub(crate) fn run(mut self) -> Option<ManifestWriter> {
+        while let Some(batches) = self.apply_queue.next() {
             if let Err(error) = self.apply(batches) {
                 self.fail(&error);
                 break;
             }
-            self.keeper.iter_mut().for_each(Keeper::batch_applied);
+            self.manifest_writer.iter_mut().for_each(ManifestWriter::batch_applied);
         }
-        self.keeper.take()
+        self.manifest_writer.take()
     }
 
     fn apply(&mut self, mut batches: Vec<WalBatch>) -> Result<(), String> {
         let state = &self.state;
         self.applied.write(&state.disk, &mut batches, || all_unsettled(state))?;
         if let Some(last) = batches.last() {
-            self.handover.is_durable(last.number);
+            self.apply_queue.is_durable(last.number);
         }
         for batch in batches {
-            batch.writes.iter().for_each(|write| let_go(state, write));
+            batch.writes.iter().for_each(|write| forget_applied(state, write));
         }
         Ok(())
     }
 
     fn fail(&self, error: &str) {
         self.state.stop(error);
-        self.handover.fail(error);
+        self.apply_queue.fail(error);
     }
 }
 
 impl Drop for Applier {
-    /// A thread that panicked leaves nobody waiting for it.
+    /// After a panic no caller waits for this thread.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.fail("the thread that applies has panicked");
@@ -179,9 +179,9 @@ fn all_unsettled(state: &State) -> Vec<RecordId> {
     live.chain(unread).collect()
 }
 
-/// Lets go of a record that is settled, or gone, and in the engine now as it is here.
-fn let_go(state: &State, write: &Write) {
-    state.rows.let_go(&write.rows, write.rows_change);
+/// Removes from memory a record that is settled or gone, and is the same in the engine.
+fn forget_applied(state: &State, write: &Write) {
+    state.rows.remove_applied(&write.rows, write.rows_change);
     if write.change == 0 {
         return;
     }
@@ -233,7 +233,7 @@ mod tests {
         let decision = transition(None, &action, Timestamp::from_millis(1), Fence::new(1));
         let (stored, _) = decision.carry_out(None);
         let op = Some(DiskOp::Put(codec::encode(&id, &stored.unwrap())));
-        (id, Write { id, op, adds: Home::Live, ..Write::empty() })
+        (id, Write { id, op, adds: DiskState::Live, ..Write::empty() })
     }
 
     fn batch(number: u64, writes: Vec<Write>) -> WalBatch {
@@ -260,8 +260,8 @@ mod tests {
             let (id, write) = held("held-4");
             ids.push(id);
             let last = Heading { number: 4, now: Timestamp::from_millis(1), fences_reserved: 9 };
-            let handover = Arc::new(Handover::starting_at(3));
-            Wal::open(directory.path(), handover).unwrap().append(last, &[write]).unwrap();
+            let apply_queue = Arc::new(ApplyQueue::starting_at(3));
+            Wal::open(directory.path(), apply_queue).unwrap().append(last, &[write]).unwrap();
             ids.sort_unstable();
             // Their leases lapsed long ago.
             let unknown = ListQuery { state: Some(StateName::Unknown), ..ListQuery::default() };
@@ -278,13 +278,13 @@ mod tests {
     fn an_applier_that_panics_stops_the_store() {
         let directory = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(directory.path()).unwrap();
-        let (state, handover) = (Arc::clone(&store.0.state), Arc::new(Handover::default()));
+        let (state, apply_queue) = (Arc::clone(&store.0.state), Arc::new(ApplyQueue::default()));
         let applied = Applied { number: 0, done: Stats::default(), names_all_next: false };
         let applier = Applier {
             state: Arc::clone(&state),
-            handover: Arc::clone(&handover),
+            apply_queue: Arc::clone(&apply_queue),
             applied,
-            keeper: None,
+            manifest_writer: None,
         };
         let thread = std::thread::spawn(move || {
             let _applier = applier;
@@ -292,6 +292,6 @@ mod tests {
         });
         assert!(thread.join().is_err());
         assert!(state.writable().is_err(), "new writes are refused");
-        assert!(handover.wait_for(1).is_err(), "whoever waits hears");
+        assert!(apply_queue.wait_for(1).is_err(), "whoever waits hears");
     }
 }

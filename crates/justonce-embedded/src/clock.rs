@@ -1,4 +1,4 @@
-//! The machine's clock, made safe to keep leases by.
+//! The machine's clock, safe for leases.
 
 use std::time::{Instant, SystemTime};
 

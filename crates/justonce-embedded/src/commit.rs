@@ -2,7 +2,8 @@
 //!
 //! Callers [`enqueue`](GroupCommit::enqueue) and await their [`Ticket`]. The writer takes all that
 //! has come, hands it to the [`Sink`] and completes the ticket of the whole batch. While it syncs,
-//! the next batch gathers by itself. What nobody waits for [rides along](GroupCommit::ride_along).
+//! the next batch fills. Items without a waiting caller are
+//! [deferred](GroupCommit::enqueue_deferred).
 
 use std::fmt;
 use std::mem;
@@ -12,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::delay::CommitDelay;
+use crate::commit_delay::CommitDelay;
 
-/// How long what rides along waits for somebody to ride with.
-const NOBODY_COMES: Duration = Duration::from_millis(2);
+/// How long deferred items wait for others, to share their sync.
+const MAX_DEFERRAL: Duration = Duration::from_millis(2);
 
-/// What callers hear when the writer thread ends so.
+/// The error after a panic of the writer thread.
 const PANICKED: &str = "the writer thread has panicked; open the store again";
 
 /// What makes batches durable.
@@ -29,26 +30,26 @@ pub trait Sink<T>: Send + 'static {
     /// A message for the operator.
     fn commit(&mut self, batch: &mut Vec<T>) -> Result<(), String>;
 
-    /// Called after the batch's callers have been told.
+    /// Called after the batch's callers have been notified.
     fn committed(&mut self, batch: Vec<T>) {
         drop(batch);
     }
 
-    /// Called when the writer thread panics, before its callers are told: nothing more is
+    /// Called when the writer thread panics, before its callers are notified: nothing more is
     /// committed.
     fn panicked(&mut self, why: &str) {
         let _ = why;
     }
 }
 
-/// Told by the writer once the batch is on disk, or never will be.
+/// Completed by the writer once the batch is on disk, or never will be.
 #[derive(Clone)]
 pub struct Ticket(Arc<Batch>);
 
 #[derive(Default)]
 struct Batch {
     result: OnceLock<Result<(), Arc<str>>>,
-    told: Notify,
+    notify: Notify,
 }
 
 impl Ticket {
@@ -59,11 +60,11 @@ impl Ticket {
     /// What the sink said. The batch may or may not be on disk then.
     pub async fn durable(&self) -> Result<(), Arc<str>> {
         loop {
-            let told = self.0.told.notified();
+            let notified = self.0.notify.notified();
             if let Some(result) = self.0.result.get() {
                 return result.clone();
             }
-            told.await;
+            notified.await;
         }
     }
 
@@ -73,10 +74,10 @@ impl Ticket {
         matches!(self.0.result.get(), Some(Ok(())))
     }
 
-    fn tell(&self, result: Result<(), Arc<str>>) {
-        // Only the writer tells. What it told first counts: a panic may come after it.
+    fn complete(&self, result: Result<(), Arc<str>>) {
+        // The first result counts: a panic may follow it.
         let _ = self.0.result.set(result);
-        self.0.told.notify_waiters();
+        self.0.notify.notify_waiters();
     }
 }
 
@@ -99,7 +100,7 @@ struct Shared<T> {
 
 struct Queue<T> {
     items: Vec<T>,
-    /// How many of the items somebody waits for.
+    /// How many of the items a caller waits for.
     urgent: usize,
     ticket: Ticket,
     /// The writer sleeps and must be woken when this many urgent items are there.
@@ -108,7 +109,7 @@ struct Queue<T> {
 }
 
 /// A batch that is ready to be written.
-struct Gathered<T> {
+struct TakenBatch<T> {
     items: Vec<T>,
     urgent: usize,
     ticket: Ticket,
@@ -166,20 +167,20 @@ impl<T: Send + 'static> GroupCommit<T> {
         Ok(ticket)
     }
 
-    /// Adds an item that is in no hurry: it shares the sync of those who are. Only if nobody comes
-    /// for a moment does it get one of its own, so callers never wait behind it.
+    /// Adds an item that no caller waits for: it shares the sync of the next urgent ones. It gets a
+    /// sync of its own only if none come for a moment, so it delays no caller.
     ///
     /// # Errors
     ///
     /// If the queue is closed.
-    pub fn ride_along(&self, item: T) -> Result<Ticket, Closed> {
+    pub fn enqueue_deferred(&self, item: T) -> Result<Ticket, Closed> {
         let mut queue = self.shared.queue();
         if queue.closing {
             return Err(Closed);
         }
         queue.items.push(item);
         let ticket = queue.ticket.clone();
-        // A writer that sleeps without an end must learn that there is something to wait for.
+        // A writer that sleeps without a timeout must be woken for the first item.
         let first = queue.items.len() == 1 && queue.wake_at.is_some();
         drop(queue);
         if first {
@@ -204,7 +205,7 @@ impl<T: Send + 'static> GroupCommit<T> {
         self.shared.arrived.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A writer that panicked has told its callers.
+            // A writer that panicked has notified its callers.
             let _ = thread.join();
         }
     }
@@ -222,7 +223,7 @@ impl<T> Shared<T> {
     }
 
     /// The next batch: everything that has come, after the delay that pays.
-    fn next_batch(&self, delay: &CommitDelay) -> Option<Gathered<T>> {
+    fn next_batch(&self, delay: &CommitDelay) -> Option<TakenBatch<T>> {
         let mut queue = self.queue();
         while queue.items.is_empty() {
             if queue.closing {
@@ -232,7 +233,7 @@ impl<T> Shared<T> {
             queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         if queue.urgent == 0 {
-            queue = self.gather(queue, 1, NOBODY_COMES);
+            queue = self.gather(queue, 1, MAX_DEFERRAL);
         }
         let worth = Some(queue.urgent).filter(|urgent| *urgent > 0);
         let worth = worth.and_then(|urgent| delay.worth_waiting(urgent));
@@ -245,7 +246,7 @@ impl<T> Shared<T> {
         let next = Vec::with_capacity(queue.items.len());
         let items = mem::replace(&mut queue.items, next);
         let ticket = mem::replace(&mut queue.ticket, Ticket(Arc::default()));
-        Some(Gathered { items, urgent, ticket, waited: worth.is_some() })
+        Some(TakenBatch { items, urgent, ticket, waited: worth.is_some() })
     }
 
     /// Waits until enough urgent items have come or the time is over.
@@ -267,13 +268,13 @@ impl<T> Shared<T> {
         queue
     }
 
-    /// Refuses everything from now on, and tells those who wait.
+    /// Closes the queue and fails what is in it.
     fn fail(&self, error: &Arc<str>) {
         let mut queue = self.queue();
         queue.closing = true;
         queue.items.clear();
         queue.urgent = 0;
-        queue.ticket.tell(Err(Arc::clone(error)));
+        queue.ticket.complete(Err(Arc::clone(error)));
     }
 }
 
@@ -288,8 +289,8 @@ struct WriterThread<T, S: Sink<T>> {
 impl<T, S: Sink<T>> WriterThread<T, S> {
     fn run(mut self, mut delay: CommitDelay) {
         let mut last = now();
-        while let Some(gathered) = self.shared.next_batch(&delay) {
-            let Gathered { items: mut batch, urgent, ticket, waited } = gathered;
+        while let Some(taken) = self.shared.next_batch(&delay) {
+            let TakenBatch { items: mut batch, urgent, ticket, waited } = taken;
             self.writing = Some(ticket.clone());
             let start = now();
             match self.sink.commit(&mut batch) {
@@ -300,13 +301,13 @@ impl<T, S: Sink<T>> WriterThread<T, S> {
                         delay.observe(urgent, waited, sync, end.duration_since(last));
                     }
                     last = end;
-                    ticket.tell(Ok(()));
+                    ticket.complete(Ok(()));
                     self.sink.committed(batch);
                 }
                 Err(message) => {
                     let error: Arc<str> = Arc::from(message);
                     self.shared.fail(&error);
-                    ticket.tell(Err(error));
+                    ticket.complete(Err(error));
                     return;
                 }
             }
@@ -315,14 +316,14 @@ impl<T, S: Sink<T>> WriterThread<T, S> {
 }
 
 impl<T, S: Sink<T>> Drop for WriterThread<T, S> {
-    /// After a panic nobody waits for a write that will not come, and nothing more is taken.
+    /// After a panic the callers get an error, and nothing more is taken.
     fn drop(&mut self) {
         if std::thread::panicking() {
             let error: Arc<str> = Arc::from(PANICKED);
             self.sink.panicked(&error);
             self.shared.fail(&error);
             if let Some(ticket) = self.writing.take() {
-                ticket.tell(Err(error));
+                ticket.complete(Err(error));
             }
         }
     }
@@ -337,7 +338,7 @@ fn now() -> Instant {
 mod tests {
     use super::*;
 
-    /// Tells the sizes of its batches.
+    /// Sends the sizes of its batches.
     struct Sizes(std::sync::mpsc::Sender<usize>);
 
     impl Sink<u8> for Sizes {
@@ -354,7 +355,7 @@ mod tests {
     #[tokio::test]
     async fn what_rides_along_is_written_also_when_nobody_comes() {
         let (commits, sizes) = started();
-        let ticket = commits.ride_along(1).unwrap();
+        let ticket = commits.enqueue_deferred(1).unwrap();
         assert_eq!(ticket.durable().await, Ok(()));
         assert_eq!(sizes.recv(), Ok(1));
     }
@@ -363,11 +364,11 @@ mod tests {
     fn closing_writes_what_rides_along() {
         let (commits, sizes) = started();
         for item in 0..10 {
-            commits.ride_along(item).unwrap();
+            commits.enqueue_deferred(item).unwrap();
         }
         commits.close();
         assert_eq!(sizes.iter().sum::<usize>(), 10);
-        assert_eq!(commits.ride_along(1).map(|_| ()), Err(Closed));
+        assert_eq!(commits.enqueue_deferred(1).map(|_| ()), Err(Closed));
     }
 
     /// Breaks at its second batch.
@@ -400,6 +401,6 @@ mod tests {
         assert!(told.contains("panicked"), "{told}");
         assert!(why.recv().unwrap().contains("panicked"));
         assert_eq!(commits.enqueue(3).map(|_| ()), Err(Closed));
-        assert_eq!(commits.ride_along(3).map(|_| ()), Err(Closed));
+        assert_eq!(commits.enqueue_deferred(3).map(|_| ()), Err(Closed));
     }
 }

@@ -160,7 +160,7 @@ impl Disk {
     }
 
     /// When the store's time was last brought back to the clock; zero if it never was.
-    pub(crate) fn came_back_at(&self) -> StoreResult<Timestamp> {
+    pub(crate) fn clock_reset_at(&self) -> StoreResult<Timestamp> {
         let found = self.rows.get(CAME_BACK).map_err(|e| unreadable(&e))?;
         let Some(bytes) = found else { return Ok(Timestamp::ZERO) };
         let bytes = <[u8; 8]>::try_from(&*bytes).map_err(|_| foreign("rows"))?;
@@ -168,7 +168,7 @@ impl Disk {
     }
 
     /// The store's time is brought back to the clock.
-    pub(crate) fn come_back_at(&self, now: Timestamp) -> Result<(), fjall::Error> {
+    pub(crate) fn set_clock_reset_at(&self, now: Timestamp) -> Result<(), fjall::Error> {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         let bytes = now.as_millis().to_be_bytes();
         batch.insert(&self.rows, CAME_BACK.as_slice(), bytes.as_slice());
@@ -239,7 +239,7 @@ impl Disk {
     ///
     /// They become a table at once, without the engine's journal and its table in memory: the
     /// write-ahead log and the table of the store are that already.
-    pub(crate) fn take_in(
+    pub(crate) fn ingest(
         &self,
         records: impl Iterator<Item = (RecordId, Option<Vec<u8>>)>,
     ) -> Result<(), fjall::Error> {

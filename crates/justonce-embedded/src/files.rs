@@ -26,7 +26,7 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     private().write(true).create(true).truncate(true).open(path)
 }
 
-/// Makes a folder if there is none; private if it is made.
+/// Creates a private folder if there is none.
 pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
@@ -46,7 +46,7 @@ fn is_wide(path: &Path) -> io::Result<bool> {
     Ok(path.symlink_metadata()?.mode() & OTHERS != 0)
 }
 
-/// Whether a file is gone, or belongs to somebody else, as `lost+found` does.
+/// Whether a file is gone, or belongs to another user, as `lost+found` does.
 fn is_not_ours(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
@@ -78,9 +78,9 @@ pub(crate) fn walk(
 /// The folders of a store that may lie elsewhere, behind links.
 const LINKED: [&str; 2] = ["records", "wal"];
 
-/// Who may read a store's directory. The storage engine makes its files as the system's default
-/// says; they are made private afterwards. What was wider before is left to the operator, who is
-/// warned: somebody may rely on it.
+/// The permissions of a store's directory. The storage engine creates its files with the system's
+/// default mode; they are made private afterwards. Files that were accessible before are left as
+/// they are, since something may rely on it, and reported in a warning.
 #[derive(Debug)]
 pub(crate) struct Modes {
     /// The directory, and what of it lies behind links.
@@ -98,7 +98,7 @@ impl Modes {
         let folders: Vec<PathBuf> = [directory.to_owned()].into_iter().chain(linked).collect();
         let (mut left, mut wide) = (HashSet::new(), Vec::new());
         for folder in &folders {
-            // In a private folder nobody reaches what lies below.
+            // What is in a private folder cannot be reached.
             if folder.metadata()?.mode() & OTHERS == 0 {
                 continue;
             }

@@ -24,12 +24,12 @@
 //! ```
 //!
 //! What is in progress, waiting for a retry or unknown lives in memory, mirrored on disk as far as
-//! the promise needs it. What is settled lives on disk behind a cache. Callers decide in parallel;
+//! the policy needs it. What is settled lives on disk behind a cache. Callers decide in parallel;
 //! one writer thread makes their decisions durable in a write-ahead log, one sync for all that came
-//! together ([`commit`]); another brings them into the storage engine behind the callers' backs.
+//! together ([`commit`]); another applies them to the storage engine in the background.
 //! Point reads wait for no writer.
 //!
-//! Beside the records lie rows of your own, written in one batch with a recovery point or an
+//! Beside the records lie rows of your own, written in one batch with a checkpoint or an
 //! outcome ([`EmbeddedStore::checkpoint_with`], [`EmbeddedStore::outcome_with`]).
 //!
 //! After an I/O error or on a full disk the store stops: replays of what is on disk go on, every
@@ -38,17 +38,17 @@
 mod applier;
 mod check;
 mod clock;
+mod clock_floor;
 pub mod commit;
-mod delay;
+mod commit_delay;
+mod directory_lock;
 mod disk;
+mod error;
 mod files;
-mod floor;
 mod journal;
-mod list;
+mod listing;
 mod maintenance;
 mod open;
-mod open_error;
-mod owner;
 mod records;
 mod rows;
 mod state;
@@ -58,7 +58,7 @@ mod watermark;
 mod writer;
 
 pub use clock::SystemClock;
-pub use delay::CommitDelay;
+pub use commit_delay::CommitDelay;
+pub use error::OpenError;
 pub use open::{EmbeddedBuilder, EmbeddedStore};
-pub use open_error::OpenError;
 pub use rows::{RowName, RowNameError, RowWrites};

@@ -12,19 +12,19 @@ use tokio::runtime::Handle;
 
 use crate::commit::Ticket;
 use crate::disk::ExpiryRow;
-use crate::list::list;
+use crate::listing::list;
 use crate::open::{EmbeddedStore, Inner};
 use crate::records::durable;
 use crate::state::{Shard, State};
-use crate::step::{Tried, Write, closed};
+use crate::step::{StepResult, Write, closed};
 
 /// How many records a sweep changes before it waits for the writer: callers share their batches
 /// with no more of a sweep than this.
 const SWEPT_A_BATCH: usize = 8;
 
-/// Where the sweep under way goes on.
+/// Where a running sweep continues.
 #[derive(Debug, Default)]
-pub(crate) struct SweepFrom {
+pub(crate) struct SweepPosition {
     /// In the expiry index, unless a new sweep begins. Behind it lie removed rows, which take time
     /// to walk over.
     row: Option<ExpiryRow>,
@@ -33,7 +33,7 @@ pub(crate) struct SweepFrom {
     shard: usize,
 }
 
-impl SweepFrom {
+impl SweepPosition {
     /// Unsettled records for which time demands something: in the whole table when a sweep begins,
     /// in another part of it for every further portion.
     fn due_in_memory(&mut self, state: &State, limit: usize) -> Vec<RecordId> {
@@ -83,7 +83,7 @@ impl Maintenance for EmbeddedStore {
     }
 }
 
-/// Reads of many records go to a thread where waiting for the disk disturbs nobody.
+/// Reads of many records run on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> StoreResult<T> + Send + 'static,
 ) -> StoreResult<T> {
@@ -105,7 +105,7 @@ fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<T
         unpaced: 0,
         runtime: Handle::current(),
     };
-    let mut from = inner.sweep_from.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut from = inner.sweep_position.lock().unwrap_or_else(PoisonError::into_inner);
     let continued = from.row.is_some();
     for id in from.due_in_memory(state, limit.saturating_add(1)) {
         sweep.one(id)?;
@@ -126,8 +126,8 @@ fn sweep(inner: &Arc<Inner>, limit: usize) -> StoreResult<(SweepReport, Option<T
         if sweep.report.damaged > damaged {
             continue;
         }
-        // Every record of the row has been looked at: it has done its service.
-        last = Some(inner.commits.ride_along(Write::swept(key)).map_err(|_| closed())?);
+        // Every record of the row has been inspected, so the row is removed.
+        last = Some(inner.commits.enqueue_deferred(Write::swept(key)).map_err(|_| closed())?);
     }
     if !sweep.report.more {
         // The next sweep begins anew: a batch may add a row that is due already, and this portion
@@ -169,7 +169,7 @@ impl Sweep<'_> {
             tried => tried?,
         };
         // A sweep never needs a fence, so it is always decided.
-        if let Tried::Decided(Answer::Swept(done), _) = tried
+        if let StepResult::Decided(Answer::Swept(done), _) = tried
             && done != SweepDone::Kept
         {
             self.report.count(id, done);
@@ -178,7 +178,8 @@ impl Sweep<'_> {
         }
         if self.unpaced >= SWEPT_A_BATCH {
             self.unpaced = 0;
-            let batch = self.inner.commits.ride_along(Write::empty()).map_err(|_| closed())?;
+            let batch =
+                self.inner.commits.enqueue_deferred(Write::empty()).map_err(|_| closed())?;
             self.runtime.block_on(durable(&batch))?;
         }
         Ok(())

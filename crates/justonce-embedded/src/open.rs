@@ -11,26 +11,26 @@ use justonce_core::store::HealthWarning;
 use justonce_core::{Clock, StoreErrorKind, Timestamp, codec};
 
 use crate::applier::{Applied, Applier};
-use crate::check::{self, Found, Keeper, Manifest};
+use crate::check::{self, Found, Manifest, ManifestWriter};
 use crate::clock::SystemClock;
+use crate::clock_floor;
 use crate::commit::{GroupCommit, Sink as _};
-use crate::delay::CommitDelay;
+use crate::commit_delay::CommitDelay;
+use crate::directory_lock::DirectoryLock;
 use crate::disk::{Disk, DiskOp};
+use crate::error::OpenError;
 use crate::files::{Modes, create_folder, private};
-use crate::floor;
 use crate::journal::{self, Recovered};
-use crate::maintenance::SweepFrom;
-use crate::open_error::OpenError;
-use crate::owner::DirectoryLock;
-use crate::state::{Fences, Home, Live, Row, State, Time, is_settled};
+use crate::maintenance::SweepPosition;
+use crate::state::{DiskState, Fences, Live, Row, State, Time, is_settled};
 use crate::step::{Stepper, Write};
-use crate::wal::{self, Gap, Handover, Heading, Wal};
+use crate::wal::{self, ApplyQueue, Gap, Heading, Wal};
 use crate::watermark::Watermark;
 use crate::writer::Writer;
 
-/// The block cache unless told otherwise, in bytes.
+/// The default size of the block cache, in bytes.
 const DEFAULT_CACHE_BYTES: u64 = 256 * 1024 * 1024;
-/// The cache of settled records unless told otherwise, in bytes.
+/// The default size of the cache of settled records, in bytes.
 const DEFAULT_HOT_BYTES: u64 = 64 * 1024 * 1024;
 /// The folder of the storage engine inside the directory.
 const DATABASE: &str = "records";
@@ -65,25 +65,25 @@ pub struct EmbeddedStore(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) state: Arc<State>,
     pub(crate) commits: GroupCommit<Write>,
-    pub(crate) sweep_from: Mutex<SweepFrom>,
-    /// Held by the one who writes rows.
+    pub(crate) sweep_position: Mutex<SweepPosition>,
+    /// Held while rows are written: there is one writer at a time.
     pub(crate) row_writer: Mutex<()>,
     /// What operators should know; it does not change while the store is open.
     pub(crate) warnings: Vec<HealthWarning>,
-    applier: Mutex<Option<JoinHandle<Option<Keeper>>>>,
+    applier: Mutex<Option<JoinHandle<Option<ManifestWriter>>>>,
     directory: PathBuf,
-    /// Behind the state, and with it the storage engine: what that makes until it has ended is
-    /// listed too.
-    closed: Closed,
+    /// Dropped after the state, and so after the storage engine: the files that the engine makes
+    /// until then are listed too.
+    closed: RefreshOnClose,
     _lock: DirectoryLock,
 }
 
 /// Writes the list of files once the storage engine has ended.
-struct Closed(Option<Keeper>);
+struct RefreshOnClose(Option<ManifestWriter>);
 
-impl Drop for Closed {
+impl Drop for RefreshOnClose {
     fn drop(&mut self) {
-        self.0.iter_mut().for_each(Keeper::refresh_if_possible);
+        self.0.iter_mut().for_each(ManifestWriter::refresh_if_possible);
     }
 }
 
@@ -136,7 +136,7 @@ impl EmbeddedBuilder {
         self
     }
 
-    /// The cache of settled records that were asked for lately. Default: 64 MiB.
+    /// The size of the cache of recently used settled records. Default: 64 MiB.
     pub fn hot_bytes(mut self, bytes: u64) -> Self {
         self.hot_bytes = bytes;
         self
@@ -189,9 +189,10 @@ impl EmbeddedBuilder {
         let modes = Modes::of(directory).map_err(io("cannot look through the directory"))?;
         let mut warnings: Vec<HealthWarning> = modes.warnings().collect();
         let reset = self.reset_clock_floor
-            || floor::is_asked_for(directory).map_err(io("cannot look into the directory"))?;
+            || clock_floor::is_reset_requested(directory)
+                .map_err(io("cannot look into the directory"))?;
         let mut lock = DirectoryLock::acquire(directory)?;
-        let Opened { disk, keeper, mark } = open_disk(directory, self.cache_bytes, modes)?;
+        let Opened { disk, manifest_writer, mark } = open_disk(directory, self.cache_bytes, modes)?;
         lock.sign().map_err(io("cannot write the lock file"))?;
         let watermark = Watermark::open(directory).map_err(io("cannot open the watermark"))?.0;
         let log = catch_up(directory, &disk, mark)?;
@@ -202,23 +203,30 @@ impl EmbeddedBuilder {
         };
         let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
         let time = time(directory, &disk, clock, log.row.now, reset)?;
-        warnings.extend(floor::warning(directory, time.ahead));
+        warnings.extend(clock_floor::warning(directory, time.ahead));
         let state = Arc::new(recovered(disk, time, &log, self.hot_bytes)?);
-        let handover = Arc::new(Handover::starting_at(last.number));
-        let wal = Wal::open(directory, Arc::clone(&handover)).map_err(io("cannot open the log"))?;
-        let of = || (Arc::clone(&state), Arc::clone(&handover));
-        let (state_of, handover) = of();
-        let mut writer = Writer { state: state_of, wal, watermark, handover, last };
+        let apply_queue = Arc::new(ApplyQueue::starting_at(last.number));
+        let wal =
+            Wal::open(directory, Arc::clone(&apply_queue)).map_err(io("cannot open the log"))?;
+        let of = || (Arc::clone(&state), Arc::clone(&apply_queue));
+        let (state_of, apply_queue) = of();
+        let mut writer = Writer { state: state_of, wal, watermark, apply_queue, last };
         // The first batch reserves fences beyond all that were ever given.
         let mut first = Vec::new();
         writer.commit(&mut first).map_err(|error| OpenError::engine(directory, error))?;
         writer.committed(first);
         // The time that was brought back is on disk.
-        floor::is_done(directory).map_err(io("cannot remove the file that asks for a reset"))?;
+        clock_floor::clear_reset_request(directory)
+            .map_err(io("cannot remove the file that asks for a reset"))?;
         let (number, done) = (log.number, log.row.done);
         let applied = Applied { number, done, names_all_next: true };
-        let (state_of, handover) = of();
-        let applier = Applier { state: state_of, handover, applied, keeper: Some(keeper) };
+        let (state_of, apply_queue) = of();
+        let applier = Applier {
+            state: state_of,
+            apply_queue,
+            applied,
+            manifest_writer: Some(manifest_writer),
+        };
         let applier = Builder::new()
             .name("justonce-apply".into())
             .spawn(move || applier.run())
@@ -231,12 +239,12 @@ impl EmbeddedBuilder {
         Ok(EmbeddedStore(Arc::new(Inner {
             state,
             commits,
-            sweep_from: Mutex::default(),
+            sweep_position: Mutex::default(),
             row_writer: Mutex::default(),
             warnings,
             applier: Mutex::new(Some(applier)),
             directory: directory.clone(),
-            closed: Closed(None),
+            closed: RefreshOnClose(None),
             _lock: lock,
         })))
     }
@@ -245,7 +253,7 @@ impl EmbeddedBuilder {
 /// The storage engine, of which it is known that it has everything.
 struct Opened {
     disk: Disk,
-    keeper: Keeper,
+    manifest_writer: ManifestWriter,
     /// The last batch that is known to be acknowledged.
     mark: u64,
 }
@@ -256,7 +264,7 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
     let refused = |error: fjall::Error| OpenError::engine(directory, error);
     let (engine, made) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
     let mark = Watermark::read(directory).map_err(io("cannot read the watermark"))?;
-    let found = check::look(directory, &engine, mark)?;
+    let found = check::inspect(directory, &engine, mark)?;
     let left: &[&Path] = match found {
         Found::Store(_) => &[&made],
         Found::Nothing => &[&made, &engine],
@@ -277,9 +285,9 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
         let log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
         disk.begin_marks(log.number).map_err(refused)?;
     }
-    let keeper = Keeper::start(directory, &engine, known, modes);
-    let keeper = keeper.map_err(io("cannot write the manifest"))?;
-    Ok(Opened { disk, keeper, mark })
+    let manifest_writer = ManifestWriter::start(directory, &engine, known, modes);
+    let manifest_writer = manifest_writer.map_err(io("cannot write the manifest"))?;
+    Ok(Opened { disk, manifest_writer, mark })
 }
 
 /// Brings what only the write-ahead log has into the storage engine: the log is written anew from
@@ -305,7 +313,7 @@ fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenE
     Ok(log)
 }
 
-/// The store's time, not before the floor; or, if that is asked for, the clock's.
+/// The store's time: not before the floor, or, after a reset, the clock's.
 fn time(
     directory: &Path,
     disk: &Disk,
@@ -317,11 +325,11 @@ fn time(
     let ahead = floor.since(now);
     if reset && !ahead.is_zero() {
         // Before any step is taken at the earlier time.
-        disk.come_back_at(now).map_err(|error| OpenError::engine(directory, error))?;
-        return Ok(Time { clock, ahead: Duration::ZERO, came_back_at: now });
+        disk.set_clock_reset_at(now).map_err(|error| OpenError::engine(directory, error))?;
+        return Ok(Time { clock, ahead: Duration::ZERO, clock_reset_at: now });
     }
-    let came_back_at = disk.came_back_at().map_err(OpenError::Damaged)?;
-    Ok(Time { clock, ahead, came_back_at })
+    let clock_reset_at = disk.clock_reset_at().map_err(OpenError::Damaged)?;
+    Ok(Time { clock, ahead, clock_reset_at })
 }
 
 /// The shared state as the disk has it.
@@ -345,10 +353,10 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
             continue;
         };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let dirty = floor::bring_back(&mut stored, now);
+        let dirty = clock_floor::shift_back(&mut stored, now);
         let live = Live {
             row: Some(Arc::new(Row { stored, bytes })),
-            home: Home::Live,
+            on_disk: DiskState::Live,
             dirty,
             pending: None,
             change: 1,
@@ -358,7 +366,7 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
         state.table.of(&id).live.insert(id, live);
         state.live_count.fetch_add(1, Ordering::Relaxed);
     }
-    // It is new, so nobody has set this before.
+    // The state is new, so this is the first call.
     let _ = state.unread.set(unread);
     if let Some(mut first) = state.table.each().next() {
         first.done = log.row.done;
@@ -379,7 +387,7 @@ impl Inner {
                     continue;
                 };
                 let op = Some(DiskOp::Put(codec::encode(id, &row.stored)));
-                let (replaces, adds) = (live.home, Home::Live);
+                let (replaces, adds) = (live.on_disk, DiskState::Live);
                 let write = Write { id: *id, op, replaces, adds, ..Write::empty() };
                 if self.commits.enqueue(write).is_ok() {
                     live.dirty = false;
@@ -403,7 +411,7 @@ impl Drop for Inner {
         let applier = self.applier.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(applier) = applier {
             // One that panicked leaves its work to the log.
-            self.closed = Closed(applier.join().ok().flatten());
+            self.closed = RefreshOnClose(applier.join().ok().flatten());
         }
     }
 }

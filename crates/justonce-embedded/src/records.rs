@@ -10,19 +10,19 @@ use tokio::sync::Notify;
 
 use crate::commit::Ticket;
 use crate::open::EmbeddedStore;
-use crate::step::{Tried, Write, closed};
+use crate::step::{StepResult, Write, closed};
 
 impl Records for EmbeddedStore {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
         loop {
             match self.0.stepper().attempt(step.id, &step.action)? {
-                Tried::Decided(answer, ticket) => {
+                StepResult::Decided(answer, ticket) => {
                     if let Some(ticket) = ticket {
                         durable(&ticket).await?;
                     }
                     return Ok(answer);
                 }
-                Tried::NoFences => {
+                StepResult::NoFences => {
                     let ticket = self.0.commits.enqueue(Write::empty()).map_err(|_| closed())?;
                     durable(&ticket).await?;
                 }
@@ -48,8 +48,8 @@ impl Records for EmbeddedStore {
         let Some(waiters) = self.waiting_for(id, fence) else {
             return Ok(());
         };
-        // A claim that ended between the two looks has taken its waiters along, so the second
-        // look finds other ones or none.
+        // If the claim ended between the two reads, its waiters were removed with it, and the
+        // second read finds others or none.
         let woken = waiters.notified();
         let still = self.waiting_for(id, fence);
         if still.is_some_and(|now| Arc::ptr_eq(&now, &waiters)) {
@@ -60,7 +60,7 @@ impl Records for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// Those who wait for the claim with this fence, if it is running.
+    /// The waiters for the claim with this fence, if it is running.
     fn waiting_for(&self, id: &RecordId, fence: Fence) -> Option<Arc<Notify>> {
         let mut shard = self.0.state.table.of(id);
         let now = self.0.state.now();
@@ -88,7 +88,7 @@ mod tests {
     async fn more_fences_are_reserved_before_they_run_out() {
         let directory = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(directory.path()).unwrap();
-        while store.0.state.fences.mint().is_some() {}
+        while store.0.state.fences.allocate().is_some() {}
         let operation = Operation::without_fingerprint(Scope::global(), Key::client("a").unwrap());
         let begin = Step::begin(&operation, Owner::new("a"), Token(1));
         let Answer::Claimed(claimed) = store.apply(&begin).await.unwrap() else {
@@ -96,7 +96,7 @@ mod tests {
         };
         drop(store);
         let store = EmbeddedStore::open(directory.path()).unwrap();
-        let next = store.0.state.fences.mint().unwrap();
+        let next = store.0.state.fences.allocate().unwrap();
         assert!(next > claimed.fence, "{next} after {}", claimed.fence);
     }
 }

@@ -14,9 +14,9 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::sync::Notify;
 
+use crate::clock_floor;
 use crate::commit::Ticket;
 use crate::disk::Disk;
-use crate::floor;
 use crate::rows::PendingRows;
 
 /// How many fences are reserved on disk ahead of those given.
@@ -48,7 +48,7 @@ pub(crate) struct Time {
     /// open.
     pub(crate) ahead: Duration,
     /// When it was last brought back to the clock; zero if it never was.
-    pub(crate) came_back_at: Timestamp,
+    pub(crate) clock_reset_at: Timestamp,
 }
 
 impl Time {
@@ -73,10 +73,10 @@ pub(crate) struct Live {
     /// The record; nothing if it is gone, and its removal is not yet in the storage engine.
     pub(crate) row: Option<Arc<Row>>,
     /// Where it is on disk once the queue is written.
-    pub(crate) home: Home,
+    pub(crate) on_disk: DiskState,
     /// Memory is ahead of the disk, and of the queue.
     pub(crate) dirty: bool,
-    /// The last write that somebody must wait for.
+    /// The last write that callers must wait for.
     pub(crate) pending: Option<Ticket>,
     /// Numbers the changes of this record, so that the writer knows whether it wrote the last.
     pub(crate) change: u64,
@@ -95,15 +95,15 @@ pub(crate) struct Row {
 
 /// What the disk has of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
-    Nowhere,
+pub(crate) enum DiskState {
+    Absent,
     /// An unsettled record.
     Live,
     /// A settled record or a tombstone.
     Done(StateName, u32),
 }
 
-/// Settled records that were asked for lately.
+/// Recently used settled records.
 pub(crate) type HotCache = Cache<RecordId, Arc<Row>, ByBytes, BuildHasherDefault<IdHasher>>;
 
 /// Weighs a cached record by the memory it takes.
@@ -132,7 +132,7 @@ impl Fences {
     }
 
     /// The next fence, if the disk knows that it may be given.
-    pub(crate) fn mint(&self) -> Option<Fence> {
+    pub(crate) fn allocate(&self) -> Option<Fence> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         (number < self.reserved.load(Ordering::Acquire)).then(|| Fence::new(number))
     }
@@ -180,10 +180,10 @@ impl State {
     pub(crate) fn decide(&self, entry: Option<&Entry>, action: &Action, fresh: Fence) -> Decision {
         let now = self.now();
         let decision = transition(entry, action, now, fresh);
-        if self.time.came_back_at == Timestamp::ZERO {
+        if self.time.clock_reset_at == Timestamp::ZERO {
             return decision;
         }
-        floor::refuse_older(decision, entry, action, now, self.time.came_back_at)
+        clock_floor::refuse_older(decision, entry, action, now, self.time.clock_reset_at)
     }
 
     /// Refuses what would write once the store has stopped.

@@ -13,7 +13,7 @@ use justonce_core::{
 use crate::commit::{Closed, GroupCommit, Ticket};
 use crate::disk::{DiskOp, ExpiryRow};
 use crate::rows::RowWrite;
-use crate::state::{Found, Home, Live, MAX_LIVE, Row, Shard, State, is_settled};
+use crate::state::{DiskState, Found, Live, MAX_LIVE, Row, Shard, State, is_settled};
 
 /// More than this many writes in the queue mean that the disk does not keep up.
 const MAX_QUEUED: usize = 100_000;
@@ -22,12 +22,12 @@ const MAX_QUEUED: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Write {
     pub(crate) id: RecordId,
-    /// The change it carries out; zero for writes that are nobody's last change.
+    /// The change it carries out; zero for writes that are no record's last change.
     pub(crate) change: u64,
     pub(crate) op: Option<DiskOp>,
     /// What it replaces and adds on disk.
-    pub(crate) replaces: Home,
-    pub(crate) adds: Home,
+    pub(crate) replaces: DiskState,
+    pub(crate) adds: DiskState,
     /// When what it adds may be swept.
     pub(crate) expires_at: Option<Timestamp>,
     /// The caller's own rows that go with it.
@@ -43,8 +43,8 @@ impl Write {
             id: RecordId::from_bytes([0; 32]),
             change: 0,
             op: None,
-            replaces: Home::Nowhere,
-            adds: Home::Nowhere,
+            replaces: DiskState::Absent,
+            adds: DiskState::Absent,
             expires_at: None,
             rows: Vec::new(),
             rows_change: 0,
@@ -58,8 +58,8 @@ impl Write {
 }
 
 /// What came of trying a step.
-pub(crate) enum Tried {
-    /// It is decided. The caller may hear the answer once the ticket is durable.
+pub(crate) enum StepResult {
+    /// It is decided. The answer may be returned once the ticket is durable.
     Decided(Answer, Option<Ticket>),
     /// No fence may be given before more are reserved on disk.
     NoFences,
@@ -74,7 +74,7 @@ pub(crate) struct Stepper<'a> {
 /// What is kept before the step.
 struct Before {
     row: Option<Arc<Row>>,
-    home: Home,
+    on_disk: DiskState,
     live: Option<Live>,
     /// The rows that go with the step.
     rows: Vec<RowWrite>,
@@ -82,7 +82,7 @@ struct Before {
 
 impl Stepper<'_> {
     /// Decides a step, and carries the decision out if it changes anything.
-    pub(crate) fn attempt(&self, id: RecordId, action: &Action) -> StoreResult<Tried> {
+    pub(crate) fn attempt(&self, id: RecordId, action: &Action) -> StoreResult<StepResult> {
         self.attempt_with(id, action, Vec::new())
     }
 
@@ -92,7 +92,7 @@ impl Stepper<'_> {
         id: RecordId,
         action: &Action,
         mut rows: Vec<RowWrite>,
-    ) -> StoreResult<Tried> {
+    ) -> StoreResult<StepResult> {
         loop {
             let left = {
                 let mut shard = self.state.table.of(&id);
@@ -101,14 +101,13 @@ impl Stepper<'_> {
                 }
                 shard.left
             };
-            // Nobody is working on the record: what is on disk counts, and reading it needs no
-            // lock.
+            // The record is not in memory: what is on disk counts, and reading it needs no lock.
             let found = self.state.settled(&id)?;
             let fresh = match (action, &found) {
-                (Action::Begin(_), None) => self.state.fences.mint(),
+                (Action::Begin(_), None) => self.state.fences.allocate(),
                 _ => Some(Fence::NONE),
             };
-            let Some(fresh) = fresh else { return Ok(Tried::NoFences) };
+            let Some(fresh) = fresh else { return Ok(StepResult::NoFences) };
             let entry = found.as_ref().map(|found| &found.row.stored.entry);
             let decision = self.state.decide(entry, action, fresh);
             // Rows go with claims that are alive; those are in the table.
@@ -119,17 +118,17 @@ impl Stepper<'_> {
                 if let Some(Found { row, cached: false }) = &found {
                     self.state.remember(&id, row, left);
                 }
-                return Ok(Tried::Decided(decision.answer, None));
+                return Ok(StepResult::Decided(decision.answer, None));
             }
             let mut shard = self.state.table.of(&id);
             if shard.left != left || shard.live.contains_key(&id) {
                 continue;
             }
             let row = found.map(|found| found.row);
-            let home = row
-                .as_ref()
-                .map_or(Home::Nowhere, |row| Home::Done(row.stored.entry.state_name(), row.bytes));
-            let before = Before { row, home, live: None, rows: Vec::new() };
+            let on_disk = row.as_ref().map_or(DiskState::Absent, |row| {
+                DiskState::Done(row.stored.entry.state_name(), row.bytes)
+            });
+            let before = Before { row, on_disk, live: None, rows: Vec::new() };
             return self.decide(&mut shard, id, action, before, decision, fresh);
         }
     }
@@ -141,7 +140,7 @@ impl Stepper<'_> {
         id: RecordId,
         action: &Action,
         rows: &mut Vec<RowWrite>,
-    ) -> Option<StoreResult<Tried>> {
+    ) -> Option<StoreResult<StepResult>> {
         let live = shard.live.get(&id)?;
         let entry = live.row.as_ref().map(|row| &row.stored.entry);
         let decision = self.state.decide(entry, action, Fence::NONE);
@@ -149,13 +148,14 @@ impl Stepper<'_> {
             if leaves_out(rows, &decision) {
                 return Some(Err(rows_left_out()));
             }
-            let awaited = |ticket: &&Ticket| !ticket.is_durable() && must_be_true(&decision.answer);
+            let awaited =
+                |ticket: &&Ticket| !ticket.is_durable() && needs_durability(&decision.answer);
             let pending = live.pending.as_ref().filter(awaited).cloned();
-            return Some(Ok(Tried::Decided(decision.answer, pending)));
+            return Some(Ok(StepResult::Decided(decision.answer, pending)));
         }
         let live = shard.live.remove(&id)?;
-        let (row, home, rows) = (live.row.clone(), live.home, mem::take(rows));
-        let before = Before { row, home, live: Some(live), rows };
+        let (row, on_disk, rows) = (live.row.clone(), live.on_disk, mem::take(rows));
+        let before = Before { row, on_disk, live: Some(live), rows };
         Some(self.decide(shard, id, action, before, decision, Fence::NONE))
     }
 
@@ -169,7 +169,7 @@ impl Stepper<'_> {
         before: Before,
         decision: Decision,
         fresh: Fence,
-    ) -> StoreResult<Tried> {
+    ) -> StoreResult<StepResult> {
         if let Err(error) = self.admit(action, &before) {
             restore(shard, id, before);
             return Err(error);
@@ -177,9 +177,9 @@ impl Stepper<'_> {
         if fresh != Fence::NONE || !matches!(decision.answer, Answer::Claimed(_)) {
             return self.carry_out(shard, id, before, decision);
         }
-        let Some(fresh) = self.state.fences.mint() else {
+        let Some(fresh) = self.state.fences.allocate() else {
             restore(shard, id, before);
-            return Ok(Tried::NoFences);
+            return Ok(StepResult::NoFences);
         };
         let entry = before.row.as_ref().map(|row| &row.stored.entry);
         let decision = self.state.decide(entry, action, fresh);
@@ -214,7 +214,7 @@ impl Stepper<'_> {
         id: RecordId,
         mut before: Before,
         decision: Decision,
-    ) -> StoreResult<Tried> {
+    ) -> StoreResult<StepResult> {
         let rows = mem::take(&mut before.rows);
         // A claim that was lost writes nothing but that.
         let rows = if decision.answer == Answer::Applied { rows } else { Vec::new() };
@@ -227,7 +227,7 @@ impl Stepper<'_> {
         let stored = before.row.as_ref().map(|row| row.stored.clone());
         let (after, answer) = decision.carry_out(stored);
         let change = before.live.as_ref().map_or(0, |live| live.change) + 1;
-        let planned = plan(id, change, before.home, after, durable);
+        let planned = plan(id, change, before.on_disk, after, durable);
         let queued = planned.write.map(|write| self.queue(write, rows, durable)).transpose();
         let Ok(ticket) = queued else {
             restore(shard, id, before);
@@ -244,7 +244,7 @@ impl Stepper<'_> {
         }
         if !was_live {
             self.state.hot.remove(&id);
-            if let Home::Done(state, bytes) = before.home {
+            if let DiskState::Done(state, bytes) = before.on_disk {
                 shard.done.sub(state, u64::from(bytes));
             }
         }
@@ -255,20 +255,21 @@ impl Stepper<'_> {
         let keep = planned.row.is_some() || queued.is_some();
         if keep {
             let pending = ticket.or(old_pending);
-            let Planned { row, home, dirty, .. } = planned;
-            shard.live.insert(id, Live { row, home, dirty, pending, change, queued, waiters });
+            let Planned { row, on_disk, dirty, .. } = planned;
+            shard.live.insert(id, Live { row, on_disk, dirty, pending, change, queued, waiters });
         } else {
             shard.left += 1;
         }
         self.count(was_live, keep);
-        Ok(Tried::Decided(answer, wait))
+        Ok(StepResult::Decided(answer, wait))
     }
 
     /// Hands a write to the writer, with the rows that go with it.
     fn queue(&self, write: Write, rows: Vec<RowWrite>, durable: bool) -> Result<Ticket, Closed> {
         if rows.is_empty() {
-            // What nobody waits for, a sweep's work, does not wake the writer.
-            let enqueue = if durable { GroupCommit::enqueue } else { GroupCommit::ride_along };
+            // The work of a sweep, for which no caller waits, does not wake the writer.
+            let enqueue =
+                if durable { GroupCommit::enqueue } else { GroupCommit::enqueue_deferred };
             return enqueue(self.commits, write);
         }
         self.state.rows.queue(rows, |rows, rows_change| {
@@ -288,13 +289,19 @@ impl Stepper<'_> {
 /// What a decision means for the disk and the table.
 struct Planned {
     row: Option<Arc<Row>>,
-    home: Home,
+    on_disk: DiskState,
     dirty: bool,
     write: Option<Write>,
 }
 
 /// Where the record goes. What need not be durable and is not settled stays in memory.
-fn plan(id: RecordId, change: u64, from: Home, after: Option<Stored>, durable: bool) -> Planned {
+fn plan(
+    id: RecordId,
+    change: u64,
+    from: DiskState,
+    after: Option<Stored>,
+    durable: bool,
+) -> Planned {
     let write = |op, adds, expires_at| Write {
         id,
         change,
@@ -305,23 +312,24 @@ fn plan(id: RecordId, change: u64, from: Home, after: Option<Stored>, durable: b
         ..Write::empty()
     };
     let Some(stored) = after else {
-        let on_disk = from != Home::Nowhere;
-        let write = on_disk.then(|| write(Some(DiskOp::Remove), Home::Nowhere, None));
-        return Planned { row: None, home: Home::Nowhere, dirty: false, write };
+        let on_disk = from != DiskState::Absent;
+        let write = on_disk.then(|| write(Some(DiskOp::Remove), DiskState::Absent, None));
+        return Planned { row: None, on_disk: DiskState::Absent, dirty: false, write };
     };
     let settled = is_settled(&stored.entry);
     if !settled && !durable {
         // In memory only. An old outcome in its place on disk has expired, and counts as nothing.
         let row = Row { bytes: size_in_memory(&stored), stored };
-        return Planned { row: Some(Arc::new(row)), home: from, dirty: true, write: None };
+        return Planned { row: Some(Arc::new(row)), on_disk: from, dirty: true, write: None };
     }
     let bytes = codec::encode(&id, &stored);
     let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let home = if settled { Home::Done(stored.entry.state_name(), size) } else { Home::Live };
+    let on_disk =
+        if settled { DiskState::Done(stored.entry.state_name(), size) } else { DiskState::Live };
     let expires_at = stored.entry.expires_at().filter(|_| settled);
-    let write = write(Some(DiskOp::Put(bytes)), home, expires_at);
+    let write = write(Some(DiskOp::Put(bytes)), on_disk, expires_at);
     let row = Some(Arc::new(Row { stored, bytes: size }));
-    Planned { row, home, dirty: false, write: Some(write) }
+    Planned { row, on_disk, dirty: false, write: Some(write) }
 }
 
 /// About what an unsettled record would take on disk, without encoding it.
@@ -350,18 +358,18 @@ fn leaves_out(rows: &[RowWrite], decision: &Decision) -> bool {
     !rows.is_empty() && decision.answer == Answer::Applied
 }
 
-/// A repetition changes nothing, so there is no write that could take the rows along; and rows
-/// that were written alone would be written again by whoever resumes.
+/// A repetition changes nothing, so there is no write for the rows to be part of; and rows that
+/// were written alone would be written again by a resumed operation.
 fn rows_left_out() -> StoreError {
     StoreError::not_applied(
         StoreErrorKind::Protocol,
-        "the recovery point or the outcome is stored already, so the rows were not written with it",
+        "the checkpoint or the outcome is stored already, so the rows were not written with it",
     )
 }
 
-/// Whether an answer tells of something that must be on disk before anybody hears of it. That
-/// somebody is at work is no promise.
-const fn must_be_true(answer: &Answer) -> bool {
+/// Whether what an answer says must be on disk before it is returned. *Busy* and *mismatch* make no
+/// such promise.
+const fn needs_durability(answer: &Answer) -> bool {
     !matches!(answer, Answer::Existing(Existing::Busy(_) | Existing::Mismatch) | Answer::Claimable)
 }
 

@@ -1,4 +1,4 @@
-//! Remembers, outside the storage engine, how far we got.
+//! The number of the last committed batch, outside the storage engine.
 //!
 //! The engine recovers from a damaged journal by dropping the rest of it without a word. The
 //! watermark is written after every commit, without a sync of its own: it may lag behind after a

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::commit::Sink;
 use crate::state::State;
 use crate::step::Write;
-use crate::wal::{Handover, Heading, Wal, WalBatch};
+use crate::wal::{ApplyQueue, Heading, Wal, WalBatch};
 use crate::watermark::Watermark;
 
 /// The sink behind the group commit.
@@ -13,7 +13,7 @@ pub(crate) struct Writer {
     pub(crate) state: Arc<State>,
     pub(crate) wal: Wal,
     pub(crate) watermark: Watermark,
-    pub(crate) handover: Arc<Handover>,
+    pub(crate) apply_queue: Arc<ApplyQueue>,
     /// What the last batch said.
     pub(crate) last: Heading,
 }
@@ -44,10 +44,10 @@ impl Sink<Write> for Writer {
         self.write(batch).inspect_err(|error| self.state.stop(error))
     }
 
-    /// From here on it is the applier's.
+    /// Passes the batch to the applier.
     fn committed(&mut self, writes: Vec<Write>) {
         let Heading { number, now, fences_reserved } = self.last;
-        self.handover.hand_over(WalBatch { number, now, fences_reserved, writes });
+        self.apply_queue.push(WalBatch { number, now, fences_reserved, writes });
     }
 
     fn panicked(&mut self, why: &str) {
@@ -57,6 +57,6 @@ impl Sink<Write> for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.handover.close();
+        self.apply_queue.close();
     }
 }

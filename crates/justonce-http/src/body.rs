@@ -1,21 +1,25 @@
-//! The bodies on both sides of the layer.
+//! Request and response bodies as the layer hands them on.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::Either;
 use pin_project_lite::pin_project;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::headers::remove_ours_behind;
+use crate::headers::remove_ours_from_trailers;
 
 /// Any error.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A body that is there as a whole.
+type Polled<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
+
+/// A body that is held in memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WholeBody {
     data: Option<Bytes>,
@@ -34,30 +38,6 @@ impl WholeBody {
     pub(crate) fn data(&self) -> Bytes {
         self.data.clone().unwrap_or_default()
     }
-
-    fn next(&mut self) -> Option<Frame<Bytes>> {
-        match self.data.take() {
-            Some(data) => Some(Frame::data(data)),
-            None => self.trailers.take().map(|trailers| Frame::trailers(*trailers)),
-        }
-    }
-
-    fn is_end(&self) -> bool {
-        self.data.is_none() && self.trailers.is_none()
-    }
-
-    fn size(&self) -> SizeHint {
-        let length = self.data.as_ref().map_or(0, |data| data.len() as u64);
-        match self.trailers {
-            None => SizeHint::with_exact(length),
-            // HTTP/1.1 has no room for trailers after a body whose length is announced.
-            Some(_) => {
-                let mut hint = SizeHint::new();
-                hint.set_lower(length);
-                hint
-            }
-        }
-    }
 }
 
 impl From<Bytes> for WholeBody {
@@ -66,98 +46,120 @@ impl From<Bytes> for WholeBody {
     }
 }
 
-pin_project! {
-    /// The body of a request as the inner service gets it: untouched, or read whole before.
-    #[derive(Debug)]
-    pub struct RequestBody<B> {
-        #[pin]
-        kind: RequestKind<B>,
+impl Body for WholeBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Polled<Infallible> {
+        let data = self.data.take().map(Frame::data);
+        let trailers = || self.trailers.take().map(|trailers| Frame::trailers(*trailers));
+        Poll::Ready(data.or_else(trailers).map(Ok))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_none() && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let length = self.data.as_ref().map_or(0, |data| data.len() as u64);
+        let mut hint = SizeHint::with_exact(length);
+        if self.trailers.is_some() {
+            // HTTP/1.1 sends no trailers after a body with a `Content-Length`.
+            hint = SizeHint::new();
+            hint.set_lower(length);
+        }
+        hint
     }
 }
 
 pin_project! {
+    /// The body of a request to the inner service: passed through, or read whole before.
     #[derive(Debug)]
-    #[project = RequestParts]
-    enum RequestKind<B> {
-        Passed { #[pin] body: B },
-        Whole { body: WholeBody },
+    pub struct RequestBody<B> {
+        #[pin]
+        inner: Either<B, WholeBody>,
     }
 }
 
 impl<B> RequestBody<B> {
     pub(crate) const fn passed(body: B) -> Self {
-        Self { kind: RequestKind::Passed { body } }
+        Self { inner: Either::Left(body) }
     }
 
     pub(crate) const fn whole(body: WholeBody) -> Self {
-        Self { kind: RequestKind::Whole { body } }
+        Self { inner: Either::Right(body) }
     }
 }
 
-impl<B: Body<Data = Bytes>> Body for RequestBody<B>
-where
-    B::Error: Into<BoxError>,
-{
+impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for RequestBody<B> {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match self.project().kind.project() {
-            RequestParts::Passed { body } => body.poll_frame(cx).map(|frame| {
-                let mut frame = frame?;
-                if let Ok(Some(trailers)) = frame.as_mut().map(Frame::trailers_mut) {
-                    remove_ours_behind(trailers);
-                }
-                Some(frame.map_err(Into::into))
-            }),
-            RequestParts::Whole { body } => Poll::Ready(body.next().map(Ok)),
-        }
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled<BoxError> {
+        self.project().inner.poll_frame(cx).map_ok(|mut frame| {
+            if let Some(trailers) = frame.trailers_mut() {
+                remove_ours_from_trailers(trailers);
+            }
+            frame
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            RequestKind::Passed { body } => body.is_end_stream(),
-            RequestKind::Whole { body } => body.is_end(),
-        }
+        self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            RequestKind::Passed { body } => body.size_hint(),
-            RequestKind::Whole { body } => body.size(),
-        }
+        self.inner.size_hint()
     }
 }
 
-/// A piece of a streamed answer on its way to the caller.
-#[derive(Debug)]
-pub(crate) enum Piece {
-    /// A frame, with the room it takes in the queue.
-    Frame(Frame<Bytes>, Option<OwnedSemaphorePermit>),
-    /// The clean end. A queue that ends without it was broken off.
-    End,
-}
-
 pin_project! {
-    /// The body of an answer: untouched, whole, or streamed while it is captured.
+    /// The body of a response: passed through, whole, or streamed while it is captured.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
-        kind: ResponseKind<B>,
+        inner: Either<B, Either<WholeBody, StreamedBody>>,
     }
 }
 
-pin_project! {
-    #[derive(Debug)]
-    #[project = ResponseParts]
-    enum ResponseKind<B> {
-        Passed { #[pin] body: B },
-        Whole { body: WholeBody },
-        Streamed { body: StreamedBody },
+impl<B> ResponseBody<B> {
+    pub(crate) const fn passed(body: B) -> Self {
+        Self { inner: Either::Left(body) }
     }
+
+    pub(crate) fn whole(body: impl Into<WholeBody>) -> Self {
+        Self { inner: Either::Right(Either::Left(body.into())) }
+    }
+
+    pub(crate) const fn streamed(body: StreamedBody) -> Self {
+        Self { inner: Either::Right(Either::Right(body)) }
+    }
+}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled<BoxError> {
+        self.project().inner.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// An item in the queue of a streamed response.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// A frame, with the queue space it occupies.
+    Frame(Frame<Bytes>, Option<OwnedSemaphorePermit>),
+    /// The clean end. A queue that closes without it was aborted.
+    End,
 }
 
 /// A body that is streamed to the caller while it is captured. It ends cleanly only after the
@@ -168,68 +170,24 @@ pub(crate) struct StreamedBody {
     pub(crate) ended: bool,
 }
 
-impl<B> ResponseBody<B> {
-    pub(crate) const fn passed(body: B) -> Self {
-        Self { kind: ResponseKind::Passed { body } }
-    }
-
-    pub(crate) fn whole(body: impl Into<WholeBody>) -> Self {
-        Self { kind: ResponseKind::Whole { body: body.into() } }
-    }
-
-    pub(crate) const fn streamed(body: StreamedBody) -> Self {
-        Self { kind: ResponseKind::Streamed { body } }
-    }
-}
-
-impl<B: Body<Data = Bytes>> Body for ResponseBody<B>
-where
-    B::Error: Into<BoxError>,
-{
+impl Body for StreamedBody {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        match self.project().kind.project() {
-            ResponseParts::Passed { body } => {
-                body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
-            }
-            ResponseParts::Whole { body } => Poll::Ready(body.next().map(Ok)),
-            ResponseParts::Streamed { body } => {
-                if body.ended {
-                    return Poll::Ready(None);
-                }
-                Poll::Ready(match ready!(body.pieces.poll_recv(cx)) {
-                    Some(Piece::Frame(frame, _room)) => Some(Ok(frame)),
-                    Some(Piece::End) => {
-                        body.ended = true;
-                        None
-                    }
-                    None => {
-                        body.ended = true;
-                        Some(Err("the answer was broken off".into()))
-                    }
-                })
-            }
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled<BoxError> {
+        if self.ended {
+            return Poll::Ready(None);
         }
+        let piece = ready!(self.pieces.poll_recv(cx));
+        self.ended = !matches!(piece, Some(Piece::Frame(..)));
+        Poll::Ready(match piece {
+            Some(Piece::Frame(frame, _space)) => Some(Ok(frame)),
+            Some(Piece::End) => None,
+            None => Some(Err("the answer was broken off".into())),
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            ResponseKind::Passed { body } => body.is_end_stream(),
-            ResponseKind::Whole { body } => body.is_end(),
-            ResponseKind::Streamed { body } => body.ended,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            ResponseKind::Passed { body } => body.size_hint(),
-            ResponseKind::Whole { body } => body.size(),
-            ResponseKind::Streamed { .. } => SizeHint::default(),
-        }
+        self.ended
     }
 }

@@ -1,85 +1,84 @@
-//! Whose a request is: scopes.
+//! The caller of a request: its scope, and the cookies that may identify it.
 
 use std::borrow::Cow;
 use std::hash::BuildHasherDefault;
 
-use http::header::{AUTHORIZATION, HOST};
-use http::{HeaderMap, HeaderName};
+use http::header::{AUTHORIZATION, COOKIE, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use justonce_core::store::IdHasher;
-use justonce_core::{FingerprintKey, Scope, ScopeError};
+use justonce_core::{FingerprintKey, Scope, ScopeBuilder, ScopeError};
 use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use crate::problem::{Problem, ProblemCode};
 use crate::rule::{Rule, ScopePart};
-use crate::{cookies, host};
+use crate::target::compared_host;
 
-/// How many namespaces a route remembers.
-const REMEMBERED_SCOPES: usize = 1024;
-/// What most callers show, with some room.
-const SHOWN_BYTES: usize = 256;
-/// What callers without an `Authorization` are known by.
+/// How many scopes a route caches.
+const CACHED_SCOPES: usize = 1024;
+/// Enough for the credentials of most callers.
+const CREDENTIAL_BYTES: usize = 256;
+/// The credential of callers without `Authorization`.
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The namespaces of a route's callers. Making one takes longer than everything else that is done
-/// for a duplicate, and most callers come again.
+/// The scopes of a route's callers, cached: building one takes longer than everything else that is
+/// done for a duplicate, and most callers come again.
 #[derive(Debug)]
 pub(crate) struct Scopes(Cache<[u8; 32], Caller, UnitWeighter, BuildHasherDefault<IdHasher>>);
 
-/// Whose a request is.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) scope: Scope,
     pub(crate) fingerprints: FingerprintKey,
-    /// Whether the scope should name the caller, and the request shows nothing that does: then its
-    /// cookies are all there is.
-    pub(crate) is_nameless: bool,
+    /// Whether the scope should identify the caller and the request has no credential that does.
+    /// Then only its cookies may.
+    pub(crate) is_anonymous: bool,
 }
 
 impl Default for Scopes {
     fn default() -> Self {
         let (hasher, lifecycle) = (BuildHasherDefault::default(), DefaultLifecycle::default());
-        let weight = REMEMBERED_SCOPES as u64;
-        Self(Cache::with(REMEMBERED_SCOPES, weight, UnitWeighter, hasher, lifecycle))
+        let weight = CACHED_SCOPES as u64;
+        Self(Cache::with(CACHED_SCOPES, weight, UnitWeighter, hasher, lifecycle))
     }
 }
 
 impl Scopes {
-    /// The namespace of a request's key. Callers are remembered by a hash, never by what they
-    /// showed.
+    /// The caller of a request. Callers are cached by a hash, never by their credentials.
     pub(crate) fn of(
         &self,
         rule: &Rule,
         route: &str,
-        method: &http::Method,
+        method: &Method,
         headers: &HeaderMap,
     ) -> Result<Caller, ScopeError> {
-        let mut shown = Vec::with_capacity(SHOWN_BYTES);
+        let mut hashed = Vec::with_capacity(CREDENTIAL_BYTES);
         let mut add = |bytes: &[u8]| {
-            shown.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-            shown.extend_from_slice(bytes);
+            hashed.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+            hashed.extend_from_slice(bytes);
         };
         add(method.as_str().as_bytes());
         for (number, part) in rule.scope.iter().enumerate() {
-            let mut add_shown = |kind: u8, value: &[u8]| {
+            let mut add_value = |kind: u8, value: &[u8]| {
                 add(&number.to_le_bytes());
                 add(&[kind]);
                 add(value);
             };
             match part {
                 ScopePart::Principal(name) | ScopePart::Tenant(name) => {
-                    lines(headers, name).for_each(|line| add_shown(0, &line));
+                    lines(headers, name).for_each(|line| add_value(0, &line));
                 }
                 ScopePart::Caller => {
-                    lines(headers, &AUTHORIZATION).for_each(|line| add_shown(0, &line));
-                    lines(headers, &API_KEY).for_each(|line| add_shown(1, &line));
+                    lines(headers, &AUTHORIZATION).for_each(|line| add_value(0, &line));
+                    lines(headers, &API_KEY).for_each(|line| add_value(1, &line));
                 }
                 ScopePart::Cookie(name) => {
-                    cookies::named(headers, name).for_each(|value| add_shown(0, value));
+                    cookies_named(headers, name).for_each(|value| add_value(0, value));
                 }
             }
         }
-        let hash = *blake3::hash(&shown).as_bytes();
+        let hash = *blake3::hash(&hashed).as_bytes();
         if let Some(caller) = self.0.get(&hash) {
             return Ok(caller);
         }
@@ -89,91 +88,159 @@ impl Scopes {
     }
 }
 
-/// The namespace of a request's key: route, method and whose it is.
+/// Builds the scope of a request: its route, method and caller.
 fn caller(
     rule: &Rule,
     route: &str,
-    method: &http::Method,
+    method: &Method,
     headers: &HeaderMap,
 ) -> Result<Caller, ScopeError> {
     let mut builder = Scope::builder().route(route).part("method", method.as_str());
-    let mut is_named = false;
+    let mut is_identified = false;
     for (number, part) in rule.scope.iter().enumerate() {
-        // A part that is missing differs from one that is empty, so strangers share no scope with
-        // anybody. But what is empty names nobody.
-        let mut secret =
-            |builder: justonce_core::ScopeBuilder, kind: &str, value: Option<Shown>| {
-                let Some(value) = value else { return builder };
-                is_named |= !value.is_blank;
-                builder.secret(format!("{kind}_{number}"), &value.text)
-            };
+        // A missing value differs from an empty one, so callers without a credential share no scope
+        // with others. An empty value identifies nobody.
+        let mut secret = |builder: ScopeBuilder, kind: &str, credential: Option<Credential>| {
+            let Some(credential) = credential else { return builder };
+            is_identified |= !credential.is_blank;
+            builder.secret(format!("{kind}_{number}"), &credential.text)
+        };
         builder = match part {
-            ScopePart::Principal(name) => secret(builder, "principal", shown(lines(headers, name))),
+            ScopePart::Principal(name) => {
+                secret(builder, "principal", credential(lines(headers, name)))
+            }
             ScopePart::Caller => {
-                let credential = shown(lines(headers, &AUTHORIZATION));
-                let is_enough = credential.as_ref().is_some_and(|shown| !shown.is_blank);
-                let builder = secret(builder, "principal", credential);
-                let key = || shown(lines(headers, &API_KEY));
-                if is_enough { builder } else { secret(builder, "api_key", key()) }
+                let authorization = credential(lines(headers, &AUTHORIZATION));
+                let is_enough = authorization.as_ref().is_some_and(|value| !value.is_blank);
+                let builder = secret(builder, "principal", authorization);
+                let api_key = || credential(lines(headers, &API_KEY));
+                if is_enough { builder } else { secret(builder, "api_key", api_key()) }
             }
             ScopePart::Cookie(name) => {
-                let values = cookies::named(headers, name).map(Cow::Borrowed);
-                secret(builder, "cookie", shown(values))
+                let values = cookies_named(headers, name).map(Cow::Borrowed);
+                secret(builder, "cookie", credential(values))
             }
-            ScopePart::Tenant(name) => match shown(lines(headers, name)) {
+            ScopePart::Tenant(name) => match credential(lines(headers, name)) {
                 Some(value) => builder.tenant(value.text),
                 None => builder,
             },
         };
     }
     let scope = builder.build()?;
-    let is_nameless = !is_named && rule.scope.iter().any(ScopePart::names_caller);
-    Ok(Caller { fingerprints: FingerprintKey::of(&scope), scope, is_nameless })
+    let identifies = |part: &ScopePart| !matches!(part, ScopePart::Tenant(_));
+    let is_anonymous = !is_identified && rule.scope.iter().any(identifies);
+    Ok(Caller { fingerprints: FingerprintKey::of(&scope), scope, is_anonymous })
 }
 
-/// The problem of a caller whose scope cannot be told.
-pub(crate) fn scopeless(error: &ScopeError) -> Problem {
+/// The problem of a caller whose scope cannot be built.
+pub(crate) fn scope_problem(error: &ScopeError) -> Problem {
     tracing::info!(target: "justonce::request", %error, "the caller's scope cannot be told");
     let detail = "It cannot be told whose the key is: a header that says so is too long.";
     Problem::new(ProblemCode::KeyInvalid, detail)
 }
 
-/// The lines of a header. The host has one spelling, wherever it stood.
+/// The lines of a header. The host is normalised.
 pub(crate) fn lines<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,
 ) -> impl Iterator<Item = Cow<'h, [u8]>> {
-    let host = if *name == HOST { host::compared(headers) } else { None };
+    let host = if *name == HOST { compared_host(headers) } else { None };
     let others = if host.is_some() { None } else { Some(headers.get_all(name)) };
     let others = others.into_iter().flatten();
     host.into_iter().chain(others.map(|line| Cow::Borrowed(line.as_bytes())))
 }
 
-/// What a caller showed.
-struct Shown {
-    /// All values as one text, none of which can pose as another.
+/// What identifies a caller.
+struct Credential {
+    /// All values as one unambiguous text.
     text: String,
     is_blank: bool,
 }
 
-fn shown<'h>(values: impl Iterator<Item = Cow<'h, [u8]>>) -> Option<Shown> {
+fn credential<'h>(values: impl Iterator<Item = Cow<'h, [u8]>>) -> Option<Credential> {
     values
-        .map(|value| Shown { is_blank: value.trim_ascii().is_empty(), text: text(&value) })
+        .map(|value| Credential { is_blank: value.trim_ascii().is_empty(), text: text(&value) })
         // A line break cannot be in a value.
-        .reduce(|all, one| Shown {
+        .reduce(|all, one| Credential {
             is_blank: all.is_blank && one.is_blank,
             text: format!("{}\n{}", all.text, one.text),
         })
 }
 
 fn text(value: &[u8]) -> String {
+    // What `http::HeaderValue::to_str` accepts.
+    let is_plain = |byte: u8| matches!(byte, b'\t' | b' '..=b'~');
     match std::str::from_utf8(value) {
-        Ok(text) if text.bytes().all(is_shown_as_it_is) => text.to_owned(),
+        Ok(text) if text.bytes().all(is_plain) => text.to_owned(),
         _ => format!("\0{}", data_encoding::HEXLOWER.encode(value)),
     }
 }
 
-/// What [`http::HeaderValue::to_str`] takes.
-const fn is_shown_as_it_is(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte < 127)
+/// The values of all cookies with a name, in order. Names are case-sensitive, and values are not
+/// interpreted.
+fn cookies_named<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h [u8]> {
+    let lines = headers.get_all(COOKIE).into_iter();
+    let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+    pairs.filter_map(move |pair| {
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        let (found, value) = pair.split_at(at);
+        let value = value.get(1..).unwrap_or_default();
+        (found.trim_ascii() == name.as_bytes()).then_some(value.trim_ascii())
+    })
+}
+
+/// All cookies as one line, if there are any: HTTP/2 may send each in a line of its own, which
+/// means the same (RFC 9113, section 8.2.3).
+pub(crate) fn all_cookies(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let mut lines = headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes);
+    let mut all = lines.next()?.to_vec();
+    for line in lines {
+        all.extend_from_slice(b"; ");
+        all.extend_from_slice(line);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(lines: &[&str]) -> HeaderMap {
+        let line = |line: &&str| (COOKIE, HeaderValue::from_bytes(line.as_bytes()).unwrap());
+        lines.iter().map(line).collect()
+    }
+
+    fn of(lines: &[&str], name: &str) -> Vec<String> {
+        let headers = headers(lines);
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        cookies_named(&headers, name).map(text).collect()
+    }
+
+    #[test]
+    fn cookies_are_found_by_their_name() {
+        assert_eq!(of(&["session=a; theme=b"], "session"), ["a"]);
+        assert_eq!(of(&["theme=b;session=a"], "session"), ["a"]);
+        assert_eq!(of(&["theme=b", "session = a "], "session"), ["a"]);
+        assert_eq!(of(&["session=a=b=="], "session"), ["a=b=="]);
+        assert_eq!(of(&["session=\"a\""], "session"), ["\"a\""]);
+        assert_eq!(of(&["session="], "session"), [""]);
+        assert_eq!(of(&["session=a; x=1", "session=b"], "session"), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_empty() {
+        let none: [&str; 0] = [];
+        assert_eq!(of(&[], "session"), none);
+        for line in ["", "session", "Session=a", "xsession=a", "session x=a", "=session", ";;="] {
+            assert_eq!(of(&[line], "session"), none, "{line}");
+        }
+    }
+
+    #[test]
+    fn lines_mean_the_same_as_one_line() {
+        let of = |lines: &[&str]| all_cookies(&headers(lines));
+        assert_eq!(of(&["a=1", "b=2"]), of(&["a=1; b=2"]));
+        assert_eq!(of(&[]), None);
+        assert_ne!(of(&[""]), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! Capturing an answer while it goes to its caller.
+//! Captures a response while it is sent to its caller.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,42 +14,38 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::body::{BoxError, Piece, StreamedBody, WholeBody};
-use crate::read::Gatherer;
-use crate::stored::Captured;
+use crate::outcome::Captured;
+use crate::read::BodyBuffer;
 
-/// Answers up to this many bytes are held back until their outcome is stored, if they come at once
-/// or say how long they are: then the caller can still be told if something went wrong.
+/// Responses up to this many bytes are held back until their outcome is stored, if they arrive at
+/// once or declare their length: then the caller can still be told that something failed.
 const HELD_BACK_BYTES: usize = 64 * 1024;
-/// How many bytes wait for a slow caller before the service has to wait too. Not less than what is
-/// stored: a caller that does not read must not keep an outcome from being stored.
+/// How many bytes are queued for a slow caller before reading from the service pauses. Not less
+/// than what is stored: a caller that does not read must not prevent storing.
 const MIN_QUEUED_BYTES: usize = 1024 * 1024;
-/// How long a caller may read nothing while the service waits, before it is left behind.
+/// How long a caller may read nothing while the service is paused, before it is given up.
 const MAX_STALL: Duration = Duration::from_secs(30);
 
-/// The first part of an answer's body.
-pub(crate) enum Start<B> {
-    /// It is over.
-    Whole(WholeBody),
-    /// It goes on.
-    Open(Opening<B>),
-    /// It broke off.
-    Broken,
+/// The first part of a response body.
+pub(crate) enum BodyStart<B> {
+    Complete(WholeBody),
+    Partial(PartialBody<B>),
+    Aborted,
 }
 
-/// What has come of a body that goes on, and the rest of it.
-pub(crate) struct Opening<B> {
+/// A body of which some frames have been read.
+pub(crate) struct PartialBody<B> {
     frames: Vec<Bytes>,
     trailers: Option<HeaderMap>,
     rest: Pin<Box<B>>,
 }
 
-/// Reads a body that comes at once, or the beginning of one that does not.
-pub(crate) async fn start<B>(body: B, announced: Option<u64>) -> Start<B>
+/// Reads a body that arrives at once, or the beginning of one that does not.
+pub(crate) async fn read_start<B>(body: B, declared: Option<u64>) -> BodyStart<B>
 where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    let is_short = announced.is_some_and(|size| size <= HELD_BACK_BYTES as u64);
+    let is_short = declared.is_some_and(|size| size <= HELD_BACK_BYTES as u64);
     let mut body = Box::pin(body);
     let mut frames: Vec<Bytes> = Vec::new();
     let mut size = 0;
@@ -76,58 +72,56 @@ where
     })
     .await;
     match ended {
-        None => Start::Broken,
-        Some(false) => Start::Open(Opening { frames, trailers, rest: body }),
-        Some(true) if announced.is_some_and(|length| length != size as u64) => Start::Broken,
+        None => BodyStart::Aborted,
+        Some(false) => BodyStart::Partial(PartialBody { frames, trailers, rest: body }),
+        Some(true) if declared.is_some_and(|length| length != size as u64) => BodyStart::Aborted,
         Some(true) => {
-            let mut all = Gatherer::default();
-            frames.into_iter().for_each(|frame| all.push(frame));
-            Start::Whole(WholeBody::new(all.into_bytes(), trailers))
+            let mut buffer = BodyBuffer::default();
+            frames.into_iter().for_each(|frame| buffer.push(frame));
+            BodyStart::Complete(WholeBody::new(buffer.into_bytes(), trailers))
         }
     }
 }
 
-/// Sends a body on while it captures it.
-pub(crate) struct Pump {
+/// Forwards a body to the caller while it captures it.
+pub(crate) struct Forwarder {
     caller: Option<UnboundedSender<Piece>>,
-    room: Arc<Semaphore>,
-    room_bytes: usize,
-    captured: Option<Gatherer>,
+    queue_space: Arc<Semaphore>,
+    queue_bytes: usize,
+    captured: Option<BodyBuffer>,
     limit: usize,
     size: u64,
-    /// How long the body says it is.
-    announced: Option<u64>,
-    /// The frame that completes an announced length: the caller gets it once the outcome is stored.
+    declared: Option<u64>,
+    /// The frame that completes the declared length: it is sent after the outcome is stored.
     last: Option<Bytes>,
     trailers: Option<HeaderMap>,
 }
 
-impl Pump {
-    /// A pump that captures at most `limit` bytes, and the body for the caller.
-    pub(crate) fn new(limit: usize, announced: Option<u64>) -> (Self, StreamedBody) {
+impl Forwarder {
+    /// A forwarder that captures at most `limit` bytes, and the body for the caller.
+    pub(crate) fn new(limit: usize, declared: Option<u64>) -> (Self, StreamedBody) {
         let (caller, pieces) = mpsc::unbounded_channel();
-        let room_bytes = limit.max(MIN_QUEUED_BYTES);
-        let pump = Self {
+        let queue_bytes = limit.max(MIN_QUEUED_BYTES);
+        let forwarder = Self {
             caller: Some(caller),
-            room: Arc::new(Semaphore::new(room_bytes)),
-            room_bytes,
-            captured: Some(Gatherer::default()),
+            queue_space: Arc::new(Semaphore::new(queue_bytes)),
+            queue_bytes,
+            captured: Some(BodyBuffer::default()),
             limit,
             size: 0,
-            announced,
+            declared,
             last: None,
             trailers: None,
         };
-        (pump, StreamedBody { pieces, ended: false })
+        (forwarder, StreamedBody { pieces, ended: false })
     }
 
-    /// Sends everything on, to the clean end or not.
-    pub(crate) async fn run<B>(&mut self, opening: Opening<B>) -> bool
+    /// Forwards the whole body; false if it was aborted.
+    pub(crate) async fn run<B>(&mut self, partial: PartialBody<B>) -> bool
     where
-        B: Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        let Opening { frames, trailers, rest: mut body } = opening;
+        let PartialBody { frames, trailers, rest: mut body } = partial;
         self.trailers = trailers;
         for frame in frames {
             self.data(frame).await;
@@ -139,40 +133,37 @@ impl Pump {
                 Err(frame) => self.trailers = frame.into_trailers().ok(),
             }
         }
-        self.announced.is_none_or(|announced| announced == self.size)
+        self.declared.is_none_or(|declared| declared == self.size)
     }
 
     async fn data(&mut self, data: Bytes) {
         if data.is_empty() {
-            // It must not push out the frame that is held back.
+            // It must not replace the frame that is held back.
             return;
         }
         self.size += data.len() as u64;
-        self.capture(&data);
-        if self.announced.is_some_and(|announced| self.size >= announced) {
+        if self.size > self.limit as u64 {
+            // Never truncated: a body over the limit is not stored at all.
+            self.captured = None;
+        } else if let Some(captured) = &mut self.captured {
+            captured.push(data.clone());
+        }
+        if self.declared.is_some_and(|declared| self.size >= declared) {
             self.last = Some(data);
         } else {
             self.send(data).await;
         }
     }
 
-    fn capture(&mut self, data: &Bytes) {
-        if self.size > self.limit as u64 {
-            // Never truncated: a body that is too large is not stored at all.
-            self.captured = None;
-        } else if let Some(captured) = &mut self.captured {
-            captured.push(data.clone());
-        }
-    }
-
     async fn send(&mut self, data: Bytes) {
         let Some(caller) = &self.caller else { return };
-        let bytes = data.len().min(self.room_bytes);
-        let room = Arc::clone(&self.room).acquire_many_owned(u32::try_from(bytes).unwrap_or(1));
+        let bytes = data.len().min(self.queue_bytes);
+        let space = Arc::clone(&self.queue_space);
+        let space = space.acquire_many_owned(u32::try_from(bytes).unwrap_or(1));
         let sent = tokio::select! {
             () = caller.closed() => false,
-            room = tokio::time::timeout(MAX_STALL, room) => match room {
-                Ok(room) => caller.send(Piece::Frame(Frame::data(data), room.ok())).is_ok(),
+            space = tokio::time::timeout(MAX_STALL, space) => match space {
+                Ok(space) => caller.send(Piece::Frame(Frame::data(data), space.ok())).is_ok(),
                 Err(_) => false,
             },
         };
@@ -181,7 +172,6 @@ impl Pump {
         }
     }
 
-    /// What was captured.
     pub(crate) fn captured(&mut self) -> Captured {
         match self.captured.take() {
             Some(captured) => Captured::Whole(captured.into_bytes()),
@@ -193,13 +183,13 @@ impl Pump {
         self.trailers.as_ref()
     }
 
-    /// Ends the body for the caller, after the outcome is stored. Without this it is broken off.
+    /// Ends the caller's body cleanly, after the outcome is stored. Without this it is aborted.
     pub(crate) fn finish(self) {
         let Some(caller) = self.caller else { return };
         let frames = self.last.map(Frame::data).into_iter();
         let frames = frames.chain(self.trailers.map(Frame::trailers));
         for piece in frames.map(|frame| Piece::Frame(frame, None)).chain([Piece::End]) {
-            // A caller that has left needs nothing more.
+            // Ignored: the caller may be gone.
             let _ = caller.send(piece);
         }
     }

@@ -1,6 +1,6 @@
-//! Executing a claimed operation: the service is called once, its answer is captured and stored.
+//! Executes a claimed operation: calls the service once, captures its response and stores it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -13,23 +13,21 @@ use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
-use crate::capture::{Opening, Pump, Start, start};
-use crate::cause::{AnsweredBy, Cause, Instance};
-use crate::detach::Early;
+use crate::capture::{BodyStart, Forwarder, PartialBody, read_start};
+use crate::detach::EarlyResponse;
+use crate::disposition::Disposition;
+use crate::effect::{Cause, Effect, Unframed, UpstreamName};
 use crate::extract::Idempotent;
-use crate::fate::Fate;
-use crate::headers::{ATTEMPT, FENCE, Filter, KEY, RECORD};
+use crate::headers::{ATTEMPT, FENCE, KEY, RECORD};
 use crate::key::written;
+use crate::outcome::{Captured, Filter, is_bodiless, outcome};
 use crate::problem::{Problem, ProblemCode};
-use crate::read::announced;
-use crate::room::Place;
+use crate::read::{Reservation, declared_length};
 use crate::routes::Route;
-use crate::shared::{FAILED, Shared};
-use crate::stored::{Captured, bodiless, outcome};
-use crate::verdict::{Unframed, Verdict};
+use crate::shared::{FAILED, Shared, instance_of, unknown_problem};
 
-/// What the caller gets.
-pub(crate) type Answer<R, E> = Result<Response<ResponseBody<R>>, E>;
+/// What the caller of the layer gets.
+pub(crate) type CallResult<R, E> = Result<Response<ResponseBody<R>>, E>;
 
 /// An operation that is about to be executed.
 pub(crate) struct Execution<S> {
@@ -39,238 +37,230 @@ pub(crate) struct Execution<S> {
     pub(crate) service: S,
     pub(crate) parts: request::Parts,
     pub(crate) body: WholeBody,
-    pub(crate) place: Place,
+    pub(crate) reservation: Reservation,
 }
 
-/// What the service has said so far.
-enum Said<R, E> {
-    Nothing,
-    /// A whole answer, held back until it is stored.
-    Answer(Response<ResponseBody<R>>),
-    /// The beginning has gone to the caller; this has the rest.
-    Streaming(Pump),
-    /// It broke off in the middle of a body that had begun to go out.
-    BrokenOff,
+/// How the service answered.
+enum Reply<R, E> {
+    /// With a whole response, held back until it is stored.
+    Whole(Response<ResponseBody<R>>),
+    /// With a stream whose beginning has been sent; this has the rest.
+    Streamed(Forwarder),
+    /// With a stream that was aborted after its beginning had been sent.
+    Aborted,
     Problem(Problem),
     Error(E),
 }
 
 impl<S> Execution<S> {
-    /// Executes, stores, and answers at the end or, with a streamed body, through `early`.
+    /// Executes, stores, and returns the response; a streamed one is set in `early`.
     pub(crate) fn run<B, R>(
         self,
         claim: HeldClaim,
-        early: Early<Answer<R, S::Error>>,
-    ) -> impl Future<Output = Option<Answer<R, S::Error>>>
+        early: Arc<EarlyResponse<CallResult<R, S::Error>>>,
+    ) -> impl Future<Output = Option<CallResult<R, S::Error>>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
-        R: Body<Data = Bytes>,
-        R::Error: Into<BoxError>,
+        R: Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        let Self { shared, route, operation, service, parts, body, place } = self;
-        // In a box: it is handed on a few times before the service has it, and it is large.
+        let Self { shared, route, operation, service, parts, body, reservation } = self;
+        // Boxed: it is large, and moved a few times before the service gets it.
         let request = Box::new(Request::from_parts(parts, RequestBody::whole(body)));
         async move {
-            let _place = place;
-            let begun = Instant::now();
+            let _reservation = reservation;
+            let start = Instant::now();
             let attempt = claim.attempt();
             if attempt > 1 {
-                shared.meters(&route).takeovers.increment(1);
+                route.meters.takeovers.increment(1);
             }
-            let said = Mutex::new(Said::Nothing);
-            let saw = Mutex::new(Saw::default());
-            let call = Call { route: &route, shared: &shared, said: &said, saw: &saw, early };
-            let ran = shared
-                .engine
-                .execute(&operation, claim, |context| call.handle(context, service, request))
-                .await;
-            let said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
-            let (answer, fate) = conclude(ran, said, &shared, &route);
-            let meters = shared.meters(&route);
-            meters.processing.record(begun.elapsed().as_secs_f64());
-            let status =
-                answer.as_ref().and_then(|answer| answer.as_ref().ok()).map(Response::status);
-            let instance = answer.as_ref().and_then(|answer| answer.as_ref().ok());
-            let instance = instance.and_then(instance_of);
-            shared.tell(&route, Some(&operation), fate, status, (attempt, instance));
-            if fate == Fate::Abandoned {
-                let saw = saw.into_inner().unwrap_or_else(PoisonError::into_inner);
-                shared.tell_abandoned(&route, &operation, &saw, (begun.elapsed(), instance));
+            let explainer = claim.explainer();
+            let answered = OnceLock::new();
+            let call = Call { route: &route, early, answered: &answered };
+            let handler = |context| call.handle(context, service, request);
+            let (ran, reply) = shared.engine.execute_with(&operation, claim, handler).await;
+            let (reply, broken) = reply.unzip();
+            let disposition = Disposition::of(&ran);
+            let result = conclude(ran, reply, &shared, &route);
+            route.meters.processing.record(start.elapsed().as_secs_f64());
+            let response = result.as_ref().and_then(|result| result.as_ref().ok());
+            shared.log_request(&route, Some(&operation), disposition, attempt, response);
+            if disposition == Disposition::Abandoned {
+                // A service that timed out may have reported a cause before.
+                let explained =
+                    || FailureReport { cause: explainer.explained(), ..FailureReport::default() };
+                let report = broken.flatten().or_else(|| answered.into_inner());
+                let report = report.unwrap_or_else(explained);
+                tracing::warn!(
+                    target: "justonce::unknown",
+                    route = &*route.name,
+                    record = %operation.id(),
+                    key = ?operation.key(),
+                    instance = response.and_then(instance_of).map(tracing::field::display),
+                    upstream = report.upstream.as_ref().map(|upstream| &*upstream.0),
+                    status = report.status,
+                    cause = report.cause.as_deref(),
+                    owner = shared.engine.owner().as_str(),
+                    duration_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+                    "an operation may have taken effect"
+                );
             }
-            answer
+            result
         }
     }
 }
 
 /// One call of the service.
 struct Call<'a, R, E> {
-    route: &'a Arc<Route>,
-    shared: &'a Shared,
-    said: &'a Mutex<Said<R, E>>,
-    saw: &'a Mutex<Saw>,
-    early: Early<Answer<R, E>>,
+    route: &'a Route,
+    early: Arc<EarlyResponse<CallResult<R, E>>>,
+    /// The head of a response after which the effect is unknown. It is kept here because the rest
+    /// may never arrive: then nothing is returned.
+    answered: &'a OnceLock<FailureReport>,
 }
 
-/// What was seen of the service, for operators.
-#[derive(Debug, Default)]
-pub(crate) struct Saw {
-    pub(crate) status: Option<u16>,
-    pub(crate) upstream: Option<AnsweredBy>,
-    pub(crate) cause: Option<String>,
-}
+/// The result for the engine, and the values that it hands through.
+type Handled<R, E> = (Result<Outcome, HandlerError>, (Reply<R, E>, Option<FailureReport>));
 
 impl<R, E> Call<'_, R, E>
 where
-    R: Body<Data = Bytes>,
-    R::Error: Into<BoxError>,
+    R: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    /// Marks the request and hears the service. What is needed only before the call is gone when
-    /// the waiting begins: each operation that is under way keeps what is left in memory.
+    /// Marks the request and calls the service. What only the call needs is dropped before the
+    /// await: each running operation keeps the rest in memory.
     fn handle<S, B>(
         self,
         context: Context,
         service: S,
         mut request: Box<Request<RequestBody<B>>>,
-    ) -> impl Future<Output = Result<Outcome, HandlerError>>
+    ) -> impl Future<Output = Handled<R, E>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>, Error = E>,
     {
         let explainer = context.explainer();
         mark(&mut request, context, self.route);
-        service.oneshot(*request).then(|answer| self.heard(answer, explainer))
+        service.oneshot(*request).then(|result| self.capture(result, explainer))
     }
 
-    /// Keeps what was seen, for the timeline of an operation that becomes unknown and for the log.
-    fn saw(&self, explainer: &Explainer, seen: Saw) {
-        if let Some(cause) = &seen.cause {
-            explainer.explain(cause);
-        }
-        *self.saw.lock().unwrap_or_else(PoisonError::into_inner) = seen;
-    }
-
-    /// Captures an answer, at once or while it goes to the caller.
-    async fn heard(
-        self,
-        answer: Result<Response<R>, E>,
-        explainer: Explainer,
-    ) -> Result<Outcome, HandlerError> {
-        let (mut parts, body) = match answer {
+    /// Captures a response, at once or while it is sent to the caller.
+    async fn capture(self, result: Result<Response<R>, E>, explainer: Explainer) -> Handled<R, E> {
+        let (mut parts, body) = match result {
             Ok(response) => response.into_parts(),
             Err(error) => {
                 let cause = Some("phase=waiting error=the service failed".to_owned());
-                self.saw(&explainer, Saw { cause, ..Saw::default() });
-                return self.say(Said::Error(error), Err(HandlerError::Unknown));
+                let report =
+                    FailureReport { cause, ..FailureReport::default() }.explained(&explainer);
+                return unknown(Reply::Error(error), report);
             }
         };
-        let said = parts.extensions.remove::<Verdict>();
+        let reported = parts.extensions.remove::<Effect>();
         let rule = &self.route.rule;
         let filter = Filter::new(rule, &parts.headers);
-        let verdict = rule.statuses.verdict(parts.status, &parts.headers, said);
-        let unframed = parts.extensions.remove::<Unframed>().is_some();
-        let verdict = match verdict {
-            // Half an answer must not be replayed as a whole one.
-            Verdict::Final if unframed => Verdict::Unknown,
-            verdict => verdict,
-        };
-        if verdict == Verdict::Unknown {
-            self.saw(&explainer, seen(&parts, "answered"));
+        let mut effect = rule.statuses.effect(parts.status, &parts.headers, reported);
+        if parts.extensions.remove::<Unframed>().is_some() && effect == Effect::Final {
+            // A response that may be incomplete must not be replayed.
+            effect = Effect::Unknown;
         }
-        let announced =
-            if bodiless(parts.status) { None } else { announced(&parts.headers, &body) };
-        match start(body, announced).await {
-            Start::Whole(body) => {
-                let data = body.data();
-                let captured = if data.len() > rule.max_stored_bytes {
-                    Captured::TooLarge(data.len() as u64)
-                } else {
-                    Captured::Whole(data)
-                };
-                let outcome = || outcome(&parts, &filter, &captured, body.trailers());
-                let verdict = judged(verdict, outcome);
-                let answer = forwarded(parts, &filter, ResponseBody::whole(body));
-                self.say(Said::Answer(answer), verdict)
+        if effect == Effect::Unknown {
+            let report = FailureReport::of(&parts, "answered").explained(&explainer);
+            let _ = self.answered.set(report);
+        }
+        let is_bodiless = is_bodiless(parts.status);
+        let declared = if is_bodiless { None } else { declared_length(&parts.headers, &body) };
+        match read_start(body, declared).await {
+            BodyStart::Complete(body) => {
+                let result = engine_result(effect, || {
+                    let captured = Captured::of(body.data(), rule.max_stored_bytes);
+                    outcome(parts.status, &parts.headers, &filter, &captured, body.trailers())
+                });
+                let response = forwarded(parts, &filter, ResponseBody::whole(body));
+                (result, (Reply::Whole(response), None))
             }
-            // Apart, so that the many who do not stream have no room for it.
-            Start::Open(opening) => {
-                Box::pin(self.stream(parts, opening, (announced, verdict), explainer)).await
+            // Boxed, so that responses that are not streamed reserve no memory for it.
+            BodyStart::Partial(partial) => {
+                Box::pin(self.stream(parts, partial, (declared, effect), explainer)).await
             }
-            Start::Broken => {
-                self.saw(&explainer, seen(&parts, "reading_body"));
-                let problem = Problem::new(ProblemCode::UpstreamFailed, BROKEN);
-                self.say(Said::Problem(problem), Err(HandlerError::Unknown))
+            BodyStart::Aborted => {
+                let problem = Problem::new(ProblemCode::UpstreamFailed, ABORTED);
+                let report = FailureReport::of(&parts, "reading_body").explained(&explainer);
+                unknown(Reply::Problem(problem), report)
             }
         }
     }
 
-    /// Sends the beginning of an answer to the caller, and the rest as it comes.
+    /// Sends the beginning of a response to the caller, and the rest as it arrives.
     async fn stream(
         self,
         parts: Parts,
-        opening: Opening<R>,
-        (announced, verdict): (Option<u64>, Verdict),
+        partial: PartialBody<R>,
+        (declared, effect): (Option<u64>, Effect),
         explainer: Explainer,
-    ) -> Result<Outcome, HandlerError> {
+    ) -> Handled<R, E> {
         let rule = &self.route.rule;
-        let (mut pump, body) = Pump::new(rule.max_stored_bytes, announced);
-        let broken = seen(&parts, "reading_body");
-        let mut kept = Parts::clone(&parts);
-        kept.extensions.clear();
-        let filter = Filter::new(rule, &kept.headers);
-        let answer = forwarded(parts, &filter, ResponseBody::streamed(body));
-        let answer = self.shared.with_lifetime(answer, self.route);
-        self.early.give(Ok(answer));
-        let (said, result) = if pump.run(opening).await {
-            let captured = pump.captured();
-            let result = judged(verdict, || outcome(&kept, &filter, &captured, pump.trailers()));
-            (Said::Streaming(pump), result)
+        let (mut forwarder, body) = Forwarder::new(rule.max_stored_bytes, declared);
+        let report = FailureReport::of(&parts, "reading_body");
+        let (status, headers) = (parts.status, parts.headers.clone());
+        let filter = Filter::new(rule, &headers);
+        let response = forwarded(parts, &filter, ResponseBody::streamed(body));
+        self.early.set(Ok(self.route.with_lifetime(response)));
+        if forwarder.run(partial).await {
+            let captured = forwarder.captured();
+            let result = engine_result(effect, || {
+                outcome(status, &headers, &filter, &captured, forwarder.trailers())
+            });
+            (result, (Reply::Streamed(forwarder), None))
         } else {
-            self.saw(&explainer, broken);
-            (Said::BrokenOff, Err(HandlerError::Unknown))
+            unknown(Reply::Aborted, report.explained(&explainer))
+        }
+    }
+}
+
+/// The service was called, and it is unknown whether the operation took effect.
+fn unknown<R, E>(reply: Reply<R, E>, report: FailureReport) -> Handled<R, E> {
+    (Err(HandlerError::Unknown), (reply, Some(report)))
+}
+
+/// What operators need to know about a response after which the effect is unknown.
+#[derive(Default)]
+struct FailureReport {
+    status: Option<u16>,
+    upstream: Option<UpstreamName>,
+    cause: Option<String>,
+}
+
+impl FailureReport {
+    /// The cause that the service gave, otherwise the status and the phase of the response.
+    fn of(parts: &Parts, phase: &str) -> Self {
+        let upstream = parts.extensions.get::<UpstreamName>().cloned();
+        let status = parts.status.as_u16();
+        let cause = match parts.extensions.get::<Cause>() {
+            Some(cause) => cause.as_str().to_owned(),
+            None => {
+                let by = upstream.as_ref().map(|by| format!(" upstream={}", by.0));
+                format!("status={status} phase={phase}{}", by.unwrap_or_default())
+            }
         };
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
-        result
+        Self { status: Some(status), upstream, cause: Some(cause) }
     }
 
-    fn say(
-        self,
-        said: Said<R, E>,
-        result: Result<Outcome, HandlerError>,
-    ) -> Result<Outcome, HandlerError> {
-        *self.said.lock().unwrap_or_else(PoisonError::into_inner) = said;
-        result
+    /// Adds the cause to the timeline of the operation.
+    fn explained(self, explainer: &Explainer) -> Self {
+        if let Some(cause) = &self.cause {
+            explainer.explain(cause);
+        }
+        self
     }
 }
 
-/// What an answer shows about an operation that may have taken effect: the service's own words
-/// about its cause, or the status and how far its answer came.
-fn seen(parts: &Parts, phase: &str) -> Saw {
-    let own = parts.extensions.get::<Cause>().map(|cause| cause.as_str().to_owned());
-    let upstream = parts.extensions.get::<AnsweredBy>().cloned();
-    let status = parts.status.as_u16();
-    let by = upstream.as_ref().map(|by| format!(" upstream={}", by.0)).unwrap_or_default();
-    let cause = own.unwrap_or_else(|| format!("status={status} phase={phase}{by}"));
-    Saw { status: Some(status), upstream, cause: Some(cause) }
-}
+/// How many headers a request is marked with.
+const MARKS: usize = 4;
 
-/// The name of a problem that a caller gets.
-pub(crate) fn instance_of<B>(response: &Response<B>) -> Option<Instance> {
-    response.extensions().get::<Instance>().copied()
-}
-
-const BROKEN: &str = "The service broke off in the middle of its answer. The operation may have \
-                      taken effect. Repeat the request with the same key, never with a new one.";
-const TIMED_OUT: &str = "The service did not answer in time. The operation may have taken effect. \
-                         Repeat the request with the same key, never with a new one.";
-const SUPERSEDED: &str = "Another attempt with this key took over while this one was running. \
-                          Repeat the request with the same key to get its answer.";
-
-/// Tells the service which operation this is, and in which attempt.
+/// Adds the key, the attempt, the fence and the record to a request.
 fn mark<B>(request: &mut Request<B>, context: Context, route: &Route) {
     let operation = context.operation();
     let headers = request.headers_mut();
     headers.reserve(MARKS);
     let key = written(operation.key(), route.rule.key_syntax);
-    // Most callers write it as we do.
+    // Most callers write it in the same way.
     if headers.get_all(KEY).iter().ne([key.as_bytes()])
         && let Ok(key) = HeaderValue::from_str(&key)
     {
@@ -288,22 +278,21 @@ fn mark<B>(request: &mut Request<B>, context: Context, route: &Route) {
     request.extensions_mut().insert(Idempotent::new(context));
 }
 
-/// How many headers a request is marked with.
-const MARKS: usize = 4;
-
-/// What the engine hears.
-fn judged(verdict: Verdict, outcome: impl FnOnce() -> Outcome) -> Result<Outcome, HandlerError> {
-    match verdict {
-        Verdict::Final => Ok(outcome()),
-        Verdict::NotExecuted => Err(HandlerError::NotExecuted),
-        Verdict::Unknown => Err(HandlerError::Unknown),
+fn engine_result(
+    effect: Effect,
+    outcome: impl FnOnce() -> Outcome,
+) -> Result<Outcome, HandlerError> {
+    match effect {
+        Effect::Final => Ok(outcome()),
+        Effect::NotExecuted => Err(HandlerError::NotExecuted),
+        Effect::Unknown => Err(HandlerError::Unknown),
     }
 }
 
-/// The answer for the caller who is answered now.
+/// The response with the headers that are forwarded.
 fn forwarded<B>(mut parts: Parts, filter: &Filter<'_>, body: B) -> Response<B> {
     if parts.headers.keys().any(|name| !filter.forwards(name)) {
-        // Rebuilt rather than removed from: removing changes the order of the others.
+        // Rebuilt: removing would change the order of the others.
         let mut kept = HeaderMap::with_capacity(parts.headers.len());
         for (name, value) in &parts.headers {
             if filter.forwards(name) {
@@ -315,36 +304,43 @@ fn forwarded<B>(mut parts: Parts, filter: &Filter<'_>, body: B) -> Response<B> {
     Response::from_parts(parts, body)
 }
 
-/// What the caller gets, now that the store has had its say.
+/// What the caller gets once the engine has settled the operation; `None` after a stream.
 fn conclude<R, E>(
     ran: Result<Ran, RunError>,
-    said: Said<R, E>,
+    reply: Option<Reply<R, E>>,
     shared: &Shared,
-    route: &Arc<Route>,
-) -> (Option<Answer<R, E>>, Fate) {
-    let fate = Fate::of(&ran);
-    let ours = |problem: Problem| Some(Ok(shared.problem(problem, route)));
-    let answer = match (ran, said) {
-        // The stored outcome of another attempt counts, not what this one said.
-        (Ok(Ran::Superseded(_) | Ran::Unknown(_)), Said::Streaming(_) | Said::BrokenOff) => None,
+    route: &Route,
+) -> Option<CallResult<R, E>> {
+    let problem = match (ran, reply) {
+        (_, Some(Reply::Aborted)) => return None,
+        // The stored outcome of another attempt counts, not the response to this one: its stream
+        // is not finished.
+        (Ok(Ran::Superseded(_) | Ran::Unknown(_)), Some(Reply::Streamed(_))) => return None,
         (Ok(Ran::Superseded(Some(outcome))), _) => {
-            Some(Ok(shared.replay(&outcome, StatusCode::OK, route)))
+            return Some(Ok(shared.replay(&outcome, StatusCode::OK, route)));
         }
-        (Ok(Ran::FailedBefore(outcome)), _) => Some(Ok(shared.replay(&outcome, FAILED, route))),
-        (Ok(Ran::Superseded(None)), _) => ours(Problem::new(ProblemCode::Superseded, SUPERSEDED)),
-        (Ok(Ran::Unknown(_)), _) => ours(shared.unknown()),
-        (_, Said::Answer(answer)) => Some(Ok(shared.with_lifetime(answer, route))),
-        (_, Said::Streaming(pump)) => {
-            pump.finish();
-            None
+        (Ok(Ran::FailedBefore(outcome)), _) => {
+            return Some(Ok(shared.replay(&outcome, FAILED, route)));
         }
-        (_, Said::BrokenOff) => None,
-        (_, Said::Problem(problem)) => ours(problem),
-        (_, Said::Error(error)) => Some(Err(error)),
-        (_, Said::Nothing) => ours(
-            Problem::new(ProblemCode::UpstreamFailed, TIMED_OUT)
-                .status(StatusCode::GATEWAY_TIMEOUT),
-        ),
+        (Ok(Ran::Superseded(None)), _) => Problem::new(ProblemCode::Superseded, SUPERSEDED),
+        (Ok(Ran::Unknown(_)), _) => unknown_problem(),
+        (_, Some(Reply::Whole(response))) => return Some(Ok(route.with_lifetime(response))),
+        (_, Some(Reply::Streamed(forwarder))) => {
+            forwarder.finish();
+            return None;
+        }
+        (_, Some(Reply::Problem(problem))) => problem,
+        (_, Some(Reply::Error(error))) => return Some(Err(error)),
+        (_, None) => {
+            Problem::new(ProblemCode::UpstreamFailed, TIMED_OUT).status(StatusCode::GATEWAY_TIMEOUT)
+        }
     };
-    (answer, fate)
+    Some(Ok(shared.problem(problem, route)))
 }
+
+const ABORTED: &str = "The service broke off in the middle of its answer. The operation may have \
+                       taken effect. Repeat the request with the same key, never with a new one.";
+const TIMED_OUT: &str = "The service did not answer in time. The operation may have taken effect. \
+                         Repeat the request with the same key, never with a new one.";
+const SUPERSEDED: &str = "Another attempt with this key took over while this one was running. \
+                          Repeat the request with the same key to get its answer.";

@@ -1,10 +1,10 @@
-//! What a handler learns about its operation.
+//! The operation of a request, for handlers.
 
 use justonce_core::engine::{Context, SaveError};
 use justonce_core::{Checkpoint, Fence, Key};
 
-/// What a handler learns about its operation, and can do in it. It is an extension of every
-/// request that is executed under protection, and with the feature `axum` an extractor.
+/// The operation that a handler executes: an extension of every protected request, and with the
+/// feature `axum` an extractor.
 ///
 /// ```
 /// # #[cfg(feature = "axum")]
@@ -37,40 +37,40 @@ impl Idempotent {
         self.0.operation().key()
     }
 
-    /// The key of a step of this operation, to send downstream.
+    /// A key for one step of this operation, to send to another service.
     #[must_use]
     pub fn child_key(&self, step: &str) -> Key {
         self.0.child_key(step)
     }
 
-    /// The fence, to hand to systems that check it.
+    /// The fence, for systems that check it.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.0.fence()
     }
 
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     #[must_use]
     pub const fn attempt(&self) -> u32 {
         self.0.attempt()
     }
 
-    /// The last recovery point of the attempt before, under `resume`.
+    /// The last checkpoint of the previous attempt, under `resume`.
     #[must_use]
     pub const fn checkpoint(&self) -> Option<&Checkpoint> {
         self.0.checkpoint()
     }
 
-    /// Saves a recovery point.
+    /// Saves a checkpoint.
     ///
     /// # Errors
     ///
-    /// If the point is too large, the claim was lost, or the store fails.
+    /// If the checkpoint is too large, the claim was lost, or the store fails.
     pub async fn save(&self, name: &str, data: impl Into<bytes::Bytes>) -> Result<(), SaveError> {
         self.0.save(name, data).await
     }
 
-    /// What the engine offers to handlers beyond this.
+    /// Everything else that the engine offers to handlers.
     #[must_use]
     pub const fn context(&self) -> &Context {
         &self.0
@@ -79,6 +79,8 @@ impl Idempotent {
 
 #[cfg(feature = "axum")]
 mod axum {
+    use std::convert::Infallible;
+
     use axum_core::extract::{FromRequestParts, OptionalFromRequestParts};
     use axum_core::response::{IntoResponse, Response};
     use http::StatusCode;
@@ -86,7 +88,7 @@ mod axum {
 
     use super::Idempotent;
 
-    /// The request is not protected: the route is outside the layer, or has no key.
+    /// The request is not protected: its route is outside the layer, or it has no key.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct NotProtected;
 
@@ -106,12 +108,9 @@ mod axum {
     }
 
     impl<S: Sync> OptionalFromRequestParts<S> for Idempotent {
-        type Rejection = std::convert::Infallible;
+        type Rejection = Infallible;
 
-        async fn from_request_parts(
-            parts: &mut Parts,
-            _: &S,
-        ) -> Result<Option<Self>, std::convert::Infallible> {
+        async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
             Ok(parts.extensions.get().cloned())
         }
     }

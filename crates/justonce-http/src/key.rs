@@ -1,13 +1,14 @@
-//! Where a request's key comes from, and what it must look like.
+//! The key of a request: where it comes from, and its form.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Uri};
 use justonce_core::{Canonical, JsonPointer, Key, KeyError, MAX_KEY_BYTES};
 use regex::Regex;
-use sfv::{BareItem, Item, Parser};
+use sfv::{BareItem, Item, ItemSerializer, Parser, StringRef};
 
 use crate::headers::KEY;
 
@@ -25,14 +26,15 @@ use crate::headers::KEY;
 /// # Ok::<(), justonce_core::PointerError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeySource {
     /// A header.
     Header(HeaderName),
     /// A string or number in a JSON body.
     Json(JsonPointer),
-    /// A parameter of the query.
+    /// A query parameter.
     Query(Box<str>),
-    /// The hash of what is asked: equal requests are one operation.
+    /// The hash of the request's content: equal requests are one operation.
     Content,
 }
 
@@ -42,23 +44,16 @@ impl Default for KeySource {
     }
 }
 
-impl KeySource {
-    /// Whether the body must be read to know the key.
-    pub(crate) const fn needs_body(&self) -> bool {
-        matches!(self, Self::Json(_) | Self::Content)
-    }
-}
-
 /// How keys are written in headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySyntax {
-    /// As a String of RFC 9651, in quotes, or as it is: `"abc"` and `abc` are the same key.
+    /// As an RFC 9651 String, in quotes, or bare: `"abc"` and `abc` are the same key.
     Lenient,
-    /// As a String of RFC 9651 only.
+    /// Only as an RFC 9651 String.
     Strict,
 }
 
-/// What keys must look like.
+/// The form of keys.
 ///
 /// ```
 /// use justonce_http::{KeyFormat, KeyShape};
@@ -66,23 +61,21 @@ pub enum KeySyntax {
 /// // The default: 1 to 255 visible characters.
 /// let any = KeyFormat::default();
 ///
-/// // Customised: a UUID.
-/// let uuid = KeyFormat { shape: KeyShape::Uuid, ..KeyFormat::default() };
+/// // Customised: a UUID, or at least 16 bytes.
+/// let uuid = KeyFormat::default().shape(KeyShape::Uuid);
+/// let long = KeyFormat::default().length(16..=255);
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyFormat {
-    /// The fewest bytes.
-    pub min: usize,
-    /// The most bytes, at most 255.
-    pub max: usize,
-    /// What else is demanded.
-    pub shape: KeyShape,
+    length: RangeInclusive<usize>,
+    shape: KeyShape,
 }
 
-/// What is demanded of a key beside its length.
+/// The form of a key beside its length.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum KeyShape {
-    /// Nothing.
+    /// Any.
     Any,
     /// A UUID.
     Uuid,
@@ -92,17 +85,30 @@ pub enum KeyShape {
 
 impl Default for KeyFormat {
     fn default() -> Self {
-        Self { min: 1, max: MAX_KEY_BYTES, shape: KeyShape::Any }
+        Self { length: 1..=MAX_KEY_BYTES, shape: KeyShape::Any }
     }
 }
 
 impl KeyFormat {
+    /// Sets the length in bytes. Default: 1 to 255, which is the maximum.
+    #[must_use]
+    pub fn length(self, length: RangeInclusive<usize>) -> Self {
+        Self { length, ..self }
+    }
+
+    /// Sets the form beside the length. Default: [`KeyShape::Any`].
+    #[must_use]
+    pub fn shape(self, shape: KeyShape) -> Self {
+        Self { shape, ..self }
+    }
+
     fn check(&self, text: &str) -> Result<Key, BadKey> {
-        if text.len() < self.min {
-            return Err(if text.is_empty() { BadKey::Empty } else { BadKey::TooShort(self.min) });
+        let (min, max) = (*self.length.start(), *self.length.end());
+        if text.len() < min {
+            return Err(if text.is_empty() { BadKey::Empty } else { BadKey::TooShort(min) });
         }
-        if text.len() > self.max {
-            return Err(BadKey::TooLong(self.max));
+        if text.len() > max {
+            return Err(BadKey::TooLong(max));
         }
         match &self.shape {
             KeyShape::Any => {}
@@ -119,8 +125,9 @@ impl KeyFormat {
     }
 }
 
-/// Why a key was refused. It never holds the key.
+/// Why a key was refused. It never contains the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BadKey {
     /// It is empty.
     Empty,
@@ -132,52 +139,54 @@ pub enum BadKey {
     NotVisible,
     /// It was sent more than once.
     Repeated,
-    /// It is not a String as RFC 9651 writes it.
+    /// It is not an RFC 9651 String.
     NoString,
-    /// It is neither such a String nor plain text.
+    /// It is neither an RFC 9651 String nor plain text.
     NoText,
     /// It is not a UUID.
     NoUuid,
-    /// It does not match what the route demands.
+    /// It does not match the expression of the route.
     NoMatch,
-    /// What the body has in its place is neither a string nor a number.
+    /// The value in the body is neither a string nor a number.
     NoScalar,
 }
 
 impl fmt::Display for BadKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("The key is empty. Send a UUID, for example."),
-            Self::TooShort(min) => write!(f, "The key is too short: send at least {min} bytes."),
-            Self::TooLong(max) => write!(f, "The key is too long: send at most {max} bytes."),
-            Self::NotVisible => f.write_str(
+        f.write_str(match self {
+            Self::TooShort(min) => {
+                return write!(f, "The key is too short: send at least {min} bytes.");
+            }
+            Self::TooLong(max) => {
+                return write!(f, "The key is too long: send at most {max} bytes.");
+            }
+            Self::Empty => "The key is empty. Send a UUID, for example.",
+            Self::NotVisible => {
                 "The key has a space, a control character or a character beyond ASCII. Send \
-                 visible ASCII characters only.",
-            ),
-            Self::Repeated => f.write_str("The key was sent more than once. Send it once."),
-            Self::NoString => f.write_str(
-                "The key is not a String as RFC 9651 writes it. Send it in double quotes.",
-            ),
-            Self::NoText => f.write_str(
+                 visible ASCII characters only."
+            }
+            Self::Repeated => "The key was sent more than once. Send it once.",
+            Self::NoString => {
+                "The key is not a String as RFC 9651 writes it. Send it in double quotes."
+            }
+            Self::NoText => {
                 "The key can be read in no way. Send it in double quotes, or as visible ASCII \
-                 characters without commas and quotes.",
-            ),
-            Self::NoUuid => f.write_str("The key is not a UUID, which this route demands."),
-            Self::NoMatch => f.write_str("The key does not have the form that this route demands."),
-            Self::NoScalar => f.write_str(
-                "What the body has in the key's place is neither a string nor a number.",
-            ),
-        }
+                 characters without commas and quotes."
+            }
+            Self::NoUuid => "The key is not a UUID, which this route demands.",
+            Self::NoMatch => "The key does not have the form that this route demands.",
+            Self::NoScalar => {
+                "What the body has in the key's place is neither a string nor a number."
+            }
+        })
     }
 }
 
-/// Reads the value of a header as a key's text.
-///
-/// This is the whole parser of keys: bytes of a stranger go in, so it never panics and is fuzzed.
+/// Parses the value of a key header. Its input is untrusted, so it is fuzzed.
 ///
 /// # Errors
 ///
-/// If the value can be read in no way that the syntax allows.
+/// If the value does not have the syntax.
 pub fn parse_key(value: &[u8], syntax: KeySyntax) -> Result<Cow<'_, str>, BadKey> {
     if value.iter().all(|byte| matches!(byte, b' ' | b'\t')) {
         return Err(BadKey::Empty);
@@ -249,7 +258,7 @@ pub(crate) fn from_body(
     format.check(&text).map(Some)
 }
 
-/// A header's name as people write it.
+/// A header name in its usual case.
 pub(crate) fn header_words(name: &HeaderName) -> String {
     let words = name.as_str().split('-').map(|word| {
         let (first, rest) = word.split_at(word.len().min(1));
@@ -258,25 +267,17 @@ pub(crate) fn header_words(name: &HeaderName) -> String {
     words.collect::<Vec<_>>().join("-")
 }
 
-/// A key as it is written to the service: in quotes where only those are spoken, else as it is.
+/// A key as it is sent to the service: in quotes with the strict syntax or if it needs them.
 pub(crate) fn written(key: &Key, syntax: KeySyntax) -> Cow<'_, str> {
     let text = key.as_str();
     let plain = text.bytes().all(|byte| byte != b',' && byte != b'"' && byte != b'\\');
-    match syntax {
-        KeySyntax::Lenient if plain => Cow::Borrowed(text),
-        _ => {
-            let mut quoted = String::with_capacity(text.len() + 2);
-            quoted.push('"');
-            for character in text.chars() {
-                if matches!(character, '"' | '\\') {
-                    quoted.push('\\');
-                }
-                quoted.push(character);
-            }
-            quoted.push('"');
-            Cow::Owned(quoted)
-        }
+    if syntax == KeySyntax::Lenient && plain {
+        return Cow::Borrowed(text);
     }
+    let Ok(string) = StringRef::from_str(text) else { return Cow::Borrowed(text) };
+    let mut quoted = String::with_capacity(text.len() + 2);
+    let _ = ItemSerializer::with_buffer(&mut quoted).bare_item(string).finish();
+    Cow::Owned(quoted)
 }
 
 #[cfg(test)]
@@ -287,7 +288,7 @@ mod tests {
 
     const BOTH: [KeySyntax; 2] = [KeySyntax::Lenient, KeySyntax::Strict];
 
-    /// Bytes as strangers send them: near the grammar, or not at all.
+    /// Untrusted input: close to the grammar, or arbitrary.
     fn values() -> impl Strategy<Value = Vec<u8>> {
         let near = "[ \t]{0,2}\"?[a-z0-9\\\\\", ;=%:?@()~-]{0,12}\"?(;[a-z]=?[0-9\"]{0,3})?[ ]?";
         prop_oneof![proptest::collection::vec(any::<u8>(), 0..40), near.prop_map(Vec::from)]

@@ -1,17 +1,15 @@
 //! The layer and its settings.
 
-use std::fmt;
 use std::sync::Arc;
 
 use justonce_core::{Engine, Entropy};
 use tower::Layer;
 
-use crate::pattern::Pattern;
-use crate::room::Room;
-use crate::routes::{DEFAULT_NAME, Reach, Route, Routes};
+use crate::read::BodyBudget;
+use crate::routes::{DEFAULT_NAME, Matcher, Pattern, Route, Routes};
 use crate::rule::Rule;
 use crate::service::Protected;
-use crate::shared::{Gate, MetUnknown, Shared, StoredAs};
+use crate::shared::{CircuitBreaker, Shared, UnknownListener};
 
 /// Makes the operations of an HTTP service take effect once.
 ///
@@ -49,11 +47,11 @@ impl Idempotency {
         Self::builder(engine).build()
     }
 
-    /// A layer for a single route: every request that goes through it falls under this rule, so
-    /// there is no pattern that could miss. Whatever the path and wherever the router is nested,
-    /// all methods but GET, HEAD, OPTIONS, TRACE and CONNECT are protected.
+    /// A layer for a single route: all its requests have this rule, so no pattern can miss. Methods
+    /// other than GET, HEAD, OPTIONS, TRACE and CONNECT are protected, wherever the router is
+    /// nested.
     ///
-    /// The name is part of the namespace of the route's keys: give every route its own.
+    /// The name is part of the scope of the route's keys: give every route its own.
     ///
     /// ```
     /// use axum::extract::MatchedPath;
@@ -68,15 +66,14 @@ impl Idempotency {
     /// let once = Idempotency::for_route(engine, "payments", rule);
     /// let pay = async |path: MatchedPath| format!("paid at {}", path.as_str());
     ///
-    /// // The layer lies on the route itself, and nesting changes nothing: a request to
+    /// // The layer is on the route itself, so nesting changes nothing: a request to
     /// // `/api/shops/7/payments` without a key is refused.
     /// let shops = Router::new().route("/shops/{shop}/payments", post(pay).layer(once));
     /// let app: Router = Router::new().nest("/api", shops);
     /// # }
     /// ```
     ///
-    /// The questions about keys, `/.well-known/idempotency/…`, do not come by such a route: put a
-    /// layer around the router if callers shall ask them.
+    /// Such a layer does not serve `/.well-known/idempotency/…`. A layer around the router does.
     #[must_use]
     pub fn for_route(engine: Engine, name: &str, rule: Rule) -> Self {
         Self::builder(engine).every_request(name, rule).build()
@@ -84,16 +81,17 @@ impl Idempotency {
 
     /// Starts a layer with other rules.
     pub fn builder(engine: Engine) -> IdempotencyBuilder {
-        IdempotencyBuilder {
+        let shared = Shared {
             engine,
-            routes: Vec::new(),
-            default: Rule::default(),
-            every: None,
-            gate: None,
-            met_unknown: None,
-            stored_as: None,
-            base: String::new(),
-        }
+            routes: Routes(Vec::new()),
+            circuit_breaker: None,
+            unknown_listener: None,
+            map_stored_request: None,
+            problems_base: String::new(),
+            entropy: Entropy::from_system(),
+            body_budget: BodyBudget::default(),
+        };
+        IdempotencyBuilder { shared, default: Rule::default(), every: None }
     }
 }
 
@@ -101,29 +99,25 @@ impl<S> Layer<S> for Idempotency {
     type Service = Protected<S>;
 
     fn layer(&self, inner: S) -> Protected<S> {
-        Protected::new(Arc::clone(&self.shared), inner)
+        Protected { shared: Arc::clone(&self.shared), inner }
     }
 }
 
 /// Collects the settings of an [`Idempotency`] layer.
 #[must_use = "a builder does nothing until `build`"]
+#[derive(Debug)]
 pub struct IdempotencyBuilder {
-    engine: Engine,
-    routes: Vec<Arc<Route>>,
+    shared: Shared,
     default: Rule,
     every: Option<(Box<str>, Rule)>,
-    gate: Option<Arc<dyn Gate>>,
-    met_unknown: Option<Arc<dyn MetUnknown>>,
-    stored_as: Option<StoredAs>,
-    base: String,
 }
 
 impl IdempotencyBuilder {
-    /// One more route; the first that matches counts. The name is part of the namespace of its
-    /// keys: a route with another name knows nothing of the operations before.
+    /// Adds a route; the first that matches counts. The name is part of the scope of its keys: a
+    /// route with another name does not find earlier operations.
     ///
-    /// The path is that of the request where the layer lies. Around a router with
-    /// `nest("/api", …)` it begins with `/api`; inside the nested one it does not:
+    /// The path is that of the request where the layer is. Around a router with `nest("/api", …)`
+    /// it begins with `/api`; inside the nested router it does not:
     ///
     /// ```
     /// use axum::{Router, routing::post};
@@ -147,87 +141,65 @@ impl IdempotencyBuilder {
     /// # }
     /// ```
     ///
-    /// A route that no request has matched while a similar path came by is warned about once, and
-    /// counted as `idempotency_near_misses_total`. On a single route no pattern can miss:
-    /// [`Idempotency::for_route`].
+    /// If no request has matched a route and one with a similar path matches another, a warning is
+    /// logged once, and `idempotency_near_misses_total` counts it.
     pub fn route(mut self, name: &str, pattern: Pattern, rule: Rule) -> Self {
-        self.routes.push(Route::new(name, Reach::Pattern(pattern), rule));
+        self.shared.routes.0.push(Route::new(name, Matcher::Pattern(pattern), rule));
         self
     }
 
-    /// The rule for POST and PATCH requests that no route is for. Default: [`Rule::default`].
+    /// Sets the rule for POST and PATCH requests that no route matches. Default:
+    /// [`Rule::default`].
     pub fn default_rule(mut self, rule: Rule) -> Self {
         self.default = rule;
         self
     }
 
-    /// The rule for all requests that no route is for, whatever their path, in the place of the
-    /// default rule: for a layer on a single route ([`Idempotency::for_route`]). The methods are
-    /// all but GET, HEAD, OPTIONS, TRACE and CONNECT.
+    /// Sets the rule for all requests that no route matches, in place of the default rule: for a
+    /// layer on a single route ([`Idempotency::for_route`]).
     pub fn every_request(mut self, name: &str, rule: Rule) -> Self {
         self.every = Some((name.into(), rule));
         self
     }
 
-    /// Somebody who knows when executing makes no sense. Default: nobody.
-    pub fn gate(mut self, gate: Arc<dyn Gate>) -> Self {
-        self.gate = Some(gate);
+    /// Sets what blocks new operations while the service is down. Default: nothing.
+    pub fn circuit_breaker(mut self, breaker: Arc<dyn CircuitBreaker>) -> Self {
+        self.shared.circuit_breaker = Some(breaker);
         self
     }
 
-    /// Somebody who hears that a duplicate met an unknown operation. Default: nobody.
-    pub fn met_unknown(mut self, listener: Arc<dyn MetUnknown>) -> Self {
-        self.met_unknown = Some(listener);
+    /// Sets what is notified when a duplicate finds an unknown operation. Default: nothing.
+    pub fn unknown_listener(mut self, listener: Arc<dyn UnknownListener>) -> Self {
+        self.shared.unknown_listener = Some(listener);
         self
     }
 
-    /// Changes the head of each request that is stored ([`Rule::completed`]), for what is said
-    /// about a request beside its headers: who sent it, for example. Default: it is stored as it
-    /// came.
-    pub fn stored_as(
+    /// Sets a change to the head of each request that is stored ([`Rule::store_requests`]), such as
+    /// the address of its client. Default: it is stored as it came.
+    pub fn map_stored_request(
         mut self,
-        change: impl Fn(&mut http::request::Parts) + Send + Sync + 'static,
+        map: impl Fn(&mut http::request::Parts) + Send + Sync + 'static,
     ) -> Self {
-        self.stored_as = Some(Arc::new(change));
+        self.shared.map_stored_request = Some(Arc::new(map));
         self
     }
 
-    /// What stands before the paths of the problems' pages in their `type`:
-    /// `https://api.example.com`. Default: nothing, so that the type is a path on the same host,
-    /// where the layer serves the pages.
+    /// Sets what precedes the paths of the problem pages in `type`: `https://api.example.com`.
+    /// Default: nothing, so that the type is a path on the same host, where the layer serves the
+    /// pages.
     pub fn problems_base(mut self, base: impl Into<String>) -> Self {
-        self.base = base.into();
+        let base: String = base.into();
+        self.shared.problems_base = base.trim_end_matches('/').to_owned();
         self
     }
 
     /// Builds the layer.
     #[must_use]
     pub fn build(mut self) -> Idempotency {
-        self.routes.push(match self.every {
-            Some((name, rule)) => Route::new(&name, Reach::Every, rule),
-            None => Route::new(DEFAULT_NAME, Reach::Rest, self.default),
+        self.shared.routes.0.push(match self.every {
+            Some((name, rule)) => Route::new(&name, Matcher::All, rule),
+            None => Route::new(DEFAULT_NAME, Matcher::PostAndPatch, self.default),
         });
-        let routes = Routes { list: self.routes };
-        let base = self.base.trim_end_matches('/').into();
-        let entropy = Entropy::from_system();
-        let shared = Shared {
-            engine: self.engine,
-            routes,
-            gate: self.gate,
-            met_unknown: self.met_unknown,
-            stored_as: self.stored_as,
-            base,
-            entropy,
-            room: Room::default(),
-        };
-        Idempotency { shared: Arc::new(shared) }
-    }
-}
-
-impl fmt::Debug for IdempotencyBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdempotencyBuilder")
-            .field("routes", &self.routes.len())
-            .finish_non_exhaustive()
+        Idempotency { shared: Arc::new(self.shared) }
     }
 }

@@ -1,79 +1,84 @@
 //! Makes the operations of an HTTP service take effect **once**: a tower layer for axum and any
 //! other tower service.
 //!
+//! A request with an `Idempotency-Key` is executed once, however often it is sent. Its response is
+//! stored before the caller has received it whole, and every duplicate gets the stored response:
+//!
 //! ```
+//! use axum::body::Body;
 //! use axum::{Router, routing::post};
+//! use http::Request;
 //! use justonce_core::{Engine, ManualClock, memory::MemoryStore};
 //! use justonce_http::Idempotency;
+//! use tower::ServiceExt;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let engine = Engine::new(MemoryStore::new(ManualClock::default()));
 //! let app: Router = Router::new()
 //!     .route("/payments", post(async || "paid"))
 //!     .layer(Idempotency::new(engine));
+//!
+//! let pay = || Request::post("/payments").header("idempotency-key", "order-17");
+//! let first = app.clone().oneshot(pay().body(Body::empty())?).await?;
+//! assert!(!first.headers().contains_key("idempotent-replayed"));
+//!
+//! let retry = app.oneshot(pay().body(Body::empty())?).await?;
+//! assert_eq!(retry.headers()["idempotent-replayed"], "true");
+//! # Ok(())
 //! # }
 //! ```
 //!
-//! A request with an `Idempotency-Key` is executed once. Its answer is stored before the caller has
-//! it whole, and duplicates get the same answer again. What is the same request, who may wait, what
-//! is stored and for how long is said by [`Rule`]s, one a route.
+//! The settings of each route are a [`Rule`]: where its key comes from, what makes two requests the
+//! same, whether duplicates wait, which responses are stored and for how long.
 //!
-//! A caller that leaves does not stop its operation: it goes on, and the retry finds its outcome.
+//! If a caller disconnects, its operation continues, and the retry gets the outcome. If it is
+//! unknown whether an operation took effect, it is not executed again until that is resolved.
 
-mod admit;
-mod again;
-mod asked;
 mod body;
 mod caller;
 mod capture;
-mod cause;
-mod cookies;
 mod detach;
+mod disposition;
+mod effect;
 mod execute;
 mod extract;
-mod fate;
+mod fingerprint;
 pub mod headers;
-mod host;
 mod key;
 mod layer;
 mod meters;
-mod path;
-mod pattern;
-mod prefer;
+pub mod metrics;
+mod outcome;
 mod problem;
 mod protect;
 mod read;
-mod room;
+mod resend;
 mod routes;
 mod rule;
-mod same;
 mod service;
 mod shared;
-mod status;
-mod stored;
-mod verdict;
+mod stored_request;
+mod target;
 mod well_known;
 
-pub use again::{Resent, ResentBody, can_resend};
+pub use crate::metrics::describe_metrics;
 pub use body::{BoxError, RequestBody, ResponseBody};
-pub use cause::{AnsweredBy, Cause, Instance};
+pub use effect::{Cause, Effect, StatusRules, Unframed, UpstreamName};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]
 pub use extract::NotProtected;
 pub use key::{BadKey, KeyFormat, KeyShape, KeySource, KeySyntax, parse_key};
 pub use layer::{Idempotency, IdempotencyBuilder};
-pub use meters::{describe_metrics, metered};
-pub use pattern::{Pattern, PatternError};
-pub use problem::{Problem, ProblemCode};
-pub use routes::MatchedRoute;
+pub use meters::metered;
+pub use outcome::outcome_of;
+pub use problem::{Instance, Problem, ProblemCode};
+pub use resend::{Resent, ResentBody, can_resend};
+pub use routes::{MatchedRoute, Pattern, PatternError};
 pub use rule::{
     BodyMode, DEFAULT_MAX_WAIT, DEFAULT_REQUEST_BYTES, DEFAULT_STORED_BYTES, FingerprintRule,
-    KeyPresence, PathEscapes, Places, Rule, ScopePart, WhenBusy, WhenStoreDown,
+    JsonFields, KeyPresence, PathEscapes, Rule, ScopePart, WhenBusy, WhenStoreDown,
 };
 pub use service::{Protected, ProtectedFuture};
-pub use shared::{Gate, MetUnknown};
-pub use status::{OnStatus, StatusRules};
-pub use stored::outcome_of;
-pub use verdict::{Unframed, Verdict};
+pub use shared::{CircuitBreaker, UnknownListener};
 pub use well_known::PREFIX as WELL_KNOWN;

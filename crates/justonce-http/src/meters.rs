@@ -1,4 +1,4 @@
-//! The metrics of this crate: their names, what they mean, and their handles.
+//! The handles of this crate's metrics.
 //!
 //! Handles are made once per route, because looking one up costs ten times a count. All of them are
 //! made when the layer or the store is built, so that every series is there before its first event.
@@ -9,50 +9,18 @@ use std::sync::{PoisonError, RwLock};
 
 use justonce_core::UnknownReason;
 use justonce_core::store::{BecameUnknown, Observed, Observer, Seen};
-use metrics::{
-    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
-    gauge, histogram,
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+use crate::disposition::Disposition;
+use crate::metrics::{
+    CONCURRENT, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING, REPLAYS, REQUESTS,
+    STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS,
 };
-
-use crate::fate::Fate;
-
-const REQUESTS: &str = "idempotency_requests_total";
-const REPLAYS: &str = "idempotency_replays_total";
-const MISMATCHES: &str = "idempotency_mismatches_total";
-const UNKNOWN: &str = "idempotency_unknown_outcomes_total";
-const TAKEOVERS: &str = "idempotency_takeovers_total";
-const CONCURRENT: &str = "idempotency_concurrent_attempts_total";
-const NEAR_MISSES: &str = "idempotency_near_misses_total";
-const WAITERS: &str = "idempotency_waiters";
-const LOCK_WAIT: &str = "idempotency_lock_wait_seconds";
-const PROCESSING: &str = "idempotency_processing_duration_seconds";
-const STORE_OPERATIONS: &str = "idempotency_store_operations_total";
-const STORE_SECONDS: &str = "idempotency_store_operation_seconds";
-
-/// Tells the installed recorder what the metrics of this crate mean. Call it once, before the layer
-/// is built.
-pub fn describe_metrics() {
-    describe_counter!(REQUESTS, "Requests by what became of them.");
-    describe_counter!(REPLAYS, "Requests answered with a stored outcome.");
-    describe_counter!(MISMATCHES, "Requests refused because their key was used for another one.");
-    describe_counter!(UNKNOWN, "Operations that became unknown, each counted once, by reason.");
-    describe_counter!(TAKEOVERS, "Executions after the first of their operation.");
-    describe_counter!(CONCURRENT, "Duplicates that came while their operation was running.");
-    describe_counter!(
-        NEAR_MISSES,
-        "Requests that look like the route's and fell under another rule, while none matched it."
-    );
-    describe_gauge!(WAITERS, "Duplicates that wait for a running operation now.");
-    describe_histogram!(LOCK_WAIT, Unit::Seconds, "Time that duplicates waited.");
-    describe_histogram!(PROCESSING, Unit::Seconds, "Time that executions took.");
-    describe_counter!(STORE_OPERATIONS, "Calls of the store, by their result.");
-    describe_histogram!(STORE_SECONDS, Unit::Seconds, "Time that calls of the store took.");
-}
 
 /// The handles of one route. They belong to the recorder that was installed when the layer was
 /// built.
 pub(crate) struct Meters {
-    /// One for each fate, in the order of [`Fate::ALL`].
+    /// One for each disposition, in the order of [`Disposition::ALL`].
     requests: Box<[Counter]>,
     pub(crate) replays: Counter,
     pub(crate) mismatches: Counter,
@@ -68,34 +36,34 @@ impl Meters {
     pub(crate) fn of(route: &str) -> Self {
         describe_unknown(route);
         let route = route.to_owned();
-        let requests = Fate::ALL.iter().map(|fate| {
-            let duplicate = if fate.is_duplicate() { "true" } else { "false" };
+        let requests = Disposition::ALL.iter().map(|disposition| {
+            let duplicate = if disposition.is_duplicate() { "true" } else { "false" };
             counter!(
-                REQUESTS,
-                "route" => route.clone(), "status" => fate.label(), "duplicate" => duplicate,
+                REQUESTS.name,
+                "route" => route.clone(), "status" => disposition.label(), "duplicate" => duplicate,
             )
         });
         Self {
             requests: requests.collect(),
-            replays: counter!(REPLAYS, "route" => route.clone()),
-            mismatches: counter!(MISMATCHES, "route" => route.clone()),
-            takeovers: counter!(TAKEOVERS, "route" => route.clone()),
-            concurrent: counter!(CONCURRENT, "route" => route.clone()),
-            near_misses: counter!(NEAR_MISSES, "route" => route.clone()),
-            waiters: gauge!(WAITERS, "route" => route.clone()),
-            lock_wait: histogram!(LOCK_WAIT, "route" => route.clone()),
-            processing: histogram!(PROCESSING, "route" => route),
+            replays: counter!(REPLAYS.name, "route" => route.clone()),
+            mismatches: counter!(MISMATCHES.name, "route" => route.clone()),
+            takeovers: counter!(TAKEOVERS.name, "route" => route.clone()),
+            concurrent: counter!(CONCURRENT.name, "route" => route.clone()),
+            near_misses: counter!(NEAR_MISSES.name, "route" => route.clone()),
+            waiters: gauge!(WAITERS.name, "route" => route.clone()),
+            lock_wait: histogram!(LOCK_WAIT.name, "route" => route.clone()),
+            processing: histogram!(PROCESSING.name, "route" => route),
         }
     }
 
-    pub(crate) fn count(&self, fate: Fate) {
-        if let Some(counter) = self.requests.get(fate as usize) {
+    pub(crate) fn count(&self, disposition: Disposition) {
+        if let Some(counter) = self.requests.get(disposition as usize) {
             counter.increment(1);
         }
-        match fate {
-            Fate::Replayed => self.replays.increment(1),
-            Fate::Mismatch => self.mismatches.increment(1),
-            Fate::InFlight => self.concurrent.increment(1),
+        match disposition {
+            Disposition::Replayed => self.replays.increment(1),
+            Disposition::Mismatch => self.mismatches.increment(1),
+            Disposition::InFlight => self.concurrent.increment(1),
             _ => {}
         }
     }
@@ -115,7 +83,7 @@ fn describe_unknown(route: &str) {
 }
 
 fn unknown(route: &str, reason: UnknownReason) -> Counter {
-    counter!(UNKNOWN, "route" => route.to_owned(), "reason" => reason.as_str())
+    counter!(UNKNOWN.name, "route" => route.to_owned(), "reason" => reason.as_str())
 }
 
 /// A store whose calls are counted as `idempotency_store_operations_total`, and timed as
@@ -216,8 +184,8 @@ impl Observer for Calls {
 impl Call {
     fn new(call: &'static str, status: &'static str) -> Self {
         Self {
-            count: counter!(STORE_OPERATIONS, "operation" => call, "status" => status),
-            seconds: histogram!(STORE_SECONDS, "operation" => call),
+            count: counter!(STORE_OPERATIONS.name, "operation" => call, "status" => status),
+            seconds: histogram!(STORE_SECONDS.name, "operation" => call),
         }
     }
 

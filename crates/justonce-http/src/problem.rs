@@ -1,4 +1,4 @@
-//! Our own errors, as RFC 9457 writes them.
+//! The errors of the layer, as RFC 9457 problem details.
 
 use std::time::Duration;
 
@@ -7,9 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
-use crate::cause::Instance;
-
-/// Where the pages of the problems are, below the base address.
+/// The path of the problem pages, below the base address.
 pub(crate) const PAGES: &str = "/.well-known/idempotency/errors/";
 
 macro_rules! problems {
@@ -17,8 +15,9 @@ macro_rules! problems {
         $(#[$doc:meta])*
         $name:ident $code:literal $status:literal $retryable:literal $title:literal;
     )*) => {
-        /// What went wrong, by its code. Each has a page in `docs/errors`.
+        /// The code of a problem. Each has a page in `docs/errors`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
         pub enum ProblemCode {
             $($(#[$doc])* $name,)*
         }
@@ -33,7 +32,7 @@ macro_rules! problems {
                 match self { $(Self::$name => $code,)* }
             }
 
-            /// The status that goes with it, unless the case has a better one.
+            /// Its default status.
             #[must_use]
             pub const fn status(self) -> StatusCode {
                 match self { $(Self::$name => status($status),)* }
@@ -45,18 +44,18 @@ macro_rules! problems {
                 match self { $(Self::$name => $retryable,)* }
             }
 
-            /// What went wrong, in a few words.
+            /// A short summary.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* }
             }
 
-            /// The page that explains it, as Markdown.
+            /// Its page, as Markdown.
             #[must_use]
             pub const fn page(self) -> &'static str {
                 match self {
                     $(Self::$name => {
-                        include_str!(concat!("../../../docs/errors/", $code, ".md"))
+                        include_str!(concat!("../errors/", $code, ".md"))
                     })*
                 }
             }
@@ -65,47 +64,47 @@ macro_rules! problems {
 }
 
 problems! {
-    /// The route demands a key, and there is none.
+    /// The route requires a key, and the request has none.
     KeyMissing "key-missing" 400 false "An idempotency key is required";
-    /// The key cannot be read or is not what the route demands.
+    /// The key is malformed or does not have the form that the route requires.
     KeyInvalid "key-invalid" 400 false "The idempotency key is not valid";
-    /// The key was used for something else.
+    /// The key was used for a different request.
     KeyMismatch "key-mismatch" 422 false "The idempotency key was used for a different request";
-    /// Nobody knows who asks, and another caller has used the key.
+    /// The caller is not identified, and another caller has used the key.
     CallerDiffers "caller-differs" 409 false "Another caller has used this idempotency key";
     /// The operation is being executed.
     InFlight "in-flight" 409 true "The first request with this key is still running";
-    /// Nobody can tell whether the operation took effect.
+    /// It is unknown whether the operation took effect.
     OutcomeUnknown "outcome-unknown" 409 false "It is not known whether the operation took effect";
-    /// Another owner took the operation over.
+    /// Another attempt took the operation over.
     Superseded "superseded" 409 true "Another attempt took this operation over";
-    /// The operation is over, and late arrivals are refused.
+    /// The retention is over, and late retries are refused.
     KeyExpired "key-expired" 409 false "The idempotency key has expired";
-    /// The request's body is over the limit.
+    /// The request body is over the limit.
     BodyTooLarge "body-too-large" 413 false "The request body is too large";
-    /// The request's body did not arrive whole.
+    /// The request body did not arrive whole.
     BodyIncomplete "body-incomplete" 400 true "The request body did not arrive whole";
-    /// The operation is done, but its answer was too large to be stored.
+    /// The operation is done, but its response was too large to be stored.
     OutcomeTooLarge "outcome-too-large" 409 false "The stored answer is too large to be replayed";
     /// The store cannot be reached.
     StoreUnavailable "store-unavailable" 503 true "The idempotency store is not available";
     /// Too many operations are being executed.
     Overloaded "overloaded" 503 true "Too many operations are running";
-    /// To operators: the store keeps no such record.
+    /// Admin API: there is no such record.
     RecordNotFound "record-not-found" 404 false "There is no such record";
-    /// To operators: the operation is not unknown, so there is nothing to resolve.
+    /// Admin API: the operation is not unknown and cannot be resolved.
     NotUnknown "not-unknown" 409 false "The operation is not unknown";
-    /// To operators: the operation has not ended, so there is nothing to give up.
+    /// Admin API: the operation has not ended and cannot be expired or erased.
     NotEnded "not-ended" 409 false "The operation has not ended";
-    /// To operators: the saga is not stuck, so there is nothing to retry.
+    /// Admin API: the saga is not stuck and cannot be retried.
     NotStuck "not-stuck" 409 false "The saga is not stuck";
-    /// To operators: the operation was claimed again since.
+    /// Admin API: the operation has been claimed again since.
     FenceOld "fence-old" 409 false "The fence is not that of the last claim";
-    /// The request cannot be understood, or two readers could understand it differently.
+    /// The request is malformed or ambiguous.
     RequestInvalid "request-invalid" 400 false "The request cannot be understood";
-    /// The service behind was not reached: nothing was executed.
+    /// The service was not reached: nothing was executed.
     UpstreamUnreachable "upstream-unreachable" 502 true "The service could not be reached";
-    /// The service behind failed after it may have begun.
+    /// The service failed after it may have begun.
     UpstreamFailed "upstream-failed" 502 false "The service failed before it answered";
 }
 
@@ -116,7 +115,11 @@ const fn status(code: u16) -> StatusCode {
     }
 }
 
-/// One case of a problem, for one caller.
+/// Response extension: the `instance` of a problem, as the caller gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instance(pub uuid::Uuid);
+
+/// One occurrence of a problem.
 #[derive(Debug)]
 pub struct Problem {
     code: ProblemCode,
@@ -128,8 +131,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A case of a problem. The detail is for the caller: it says what to do, and nothing about our
-    /// inside.
+    /// An occurrence of a problem. The detail tells the caller what to do, without internals.
     #[must_use]
     pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
         Self {
@@ -142,40 +144,39 @@ impl Problem {
         }
     }
 
-    /// Another status than the code's own.
+    /// Sets the status. Default: [`ProblemCode::status`].
     #[must_use]
     pub const fn status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
     }
 
-    /// When to try again.
+    /// Sets `Retry-After`. Default: none.
     #[must_use]
     pub const fn retry_after(mut self, time: Duration) -> Self {
         self.retry_after = Some(time);
         self
     }
 
-    /// Where the thing is that the operation made.
     pub(crate) fn location(mut self, location: Option<HeaderValue>) -> Self {
         self.location = location;
         self
     }
 
-    /// One more member of the body.
+    /// Adds a member to the body.
     #[must_use]
     pub fn with(mut self, name: &str, value: Value) -> Self {
         self.more.insert(name.to_owned(), value);
         self
     }
 
-    /// What went wrong.
+    /// Its code.
     #[must_use]
     pub const fn code(&self) -> ProblemCode {
         self.code
     }
 
-    /// The answer. `base` is where the pages are served; `instance` names this case in our log.
+    /// The response. `base` is where the pages are served; `instance` identifies it in the log.
     #[must_use]
     pub fn into_response(self, base: &str, instance: uuid::Uuid) -> Response<Bytes> {
         let code = self.code.as_str();

@@ -1,9 +1,13 @@
-//! One protected request, from its key to its answer.
+//! One protected request: its key and body, its operation, and who answers it.
+//!
+//! The steps are in [`ProtectedRequest::handle`]. A new operation continues in
+//! [`execute`](crate::execute); everything else is answered here.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, Response, StatusCode, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, request};
 use http_body::Body;
 use justonce_core::engine::Begun;
 use justonce_core::{
@@ -13,44 +17,43 @@ use justonce_core::{
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
-use crate::asked::{self, TooLarge};
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
-use crate::caller::scopeless;
-use crate::detach::{Detached, Early, Panicked};
-use crate::execute::{Answer, Execution, instance_of};
-use crate::fate::Fate;
+use crate::caller::scope_problem;
+use crate::detach::{Detached, EarlyResponse};
+use crate::disposition::Disposition;
+use crate::execute::{CallResult, Execution};
+use crate::fingerprint::{canonical, content_key, fingerprint};
 use crate::headers::{OUTCOME, REPLAYED, STATUS};
 use crate::key::{self, BadKey, KeySource};
-use crate::prefer::on_concurrent;
 use crate::problem::{Problem, ProblemCode};
-use crate::read::{Unread, read_whole, swallow};
+use crate::read::{ReadError, drain, read_whole};
 use crate::routes::{MatchedRoute, Route};
-use crate::rule::{KeyPresence, WhenStoreDown};
-use crate::same;
-use crate::shared::{Shared, TRY_AGAIN, UNPROTECTED};
+use crate::rule::{KeyPresence, Rule, WhenBusy, WhenStoreDown};
+use crate::shared::{RETRY_SOON, Shared, not_executed};
+use crate::stored_request::{self, TooLarge};
 
-/// A request that falls under a route.
-pub(crate) struct Request<S> {
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+
+/// A request on a protected route.
+pub(crate) struct ProtectedRequest<S> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) route: Arc<Route>,
     pub(crate) service: S,
     pub(crate) parts: request::Parts,
 }
 
-impl<S> Request<S> {
-    /// The whole way of a request. Not an `async fn`, whose arguments lie in its future twice.
-    pub(crate) fn answer<B, R>(
+impl<S> ProtectedRequest<S> {
+    /// Handles the request. Not an `async fn`, whose arguments are stored in its future twice.
+    pub(crate) fn handle<B, R>(
         mut self,
         body: B,
-    ) -> impl Future<Output = Answer<R, S::Error>> + Send
+    ) -> impl Future<Output = CallResult<R, S::Error>> + Send
     where
-        S: Service<http::Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
-        S::Future: Send + 'static,
-        S::Error: Send + 'static,
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-        R: Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
+        S: Service<Request<RequestBody<B>>, Response = Response<R>, Future: Send, Error: Send>
+            + Send
+            + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+        R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
         self.parts.extensions.insert(MatchedRoute(Arc::clone(&self.route)));
         async move {
@@ -59,14 +62,15 @@ impl<S> Request<S> {
                 // Rare, and large: kept out of the future of every request.
                 Err(problem) => return Box::pin(self.refuse_unread(problem, body)).await,
             };
-            if found.is_none() && !self.route.rule.key_source.needs_body() {
+            let source = &self.route.rule.key_source;
+            if found.is_none() && matches!(source, KeySource::Header(_) | KeySource::Query(_)) {
                 return Box::pin(self.without_key(RequestBody::passed(body))).await;
             }
             let limit = self.route.rule.max_request_bytes;
-            let mut place = self.shared.room.place();
-            let body = match read_whole(&self.parts.headers, body, limit, &mut place).await {
+            let mut reservation = self.shared.body_budget.reservation();
+            let body = match read_whole(&self.parts.headers, body, limit, &mut reservation).await {
                 Ok(body) => body,
-                Err(unread) => return Ok(self.refuse(unread_problem(&self.route, &unread))),
+                Err(error) => return Ok(self.refuse(unread_problem(&self.route, &error))),
             };
             let key = match found.map_or_else(|| self.key_of_body(&body), |key| Ok(Some(key))) {
                 Ok(Some(key)) => key,
@@ -80,39 +84,30 @@ impl<S> Request<S> {
             match begin(&self.shared, &self.route, &operation).await {
                 Ok(Begun::Claimed(claim)) => {
                     let Self { shared, route, service, parts } = self;
-                    let told = (Arc::clone(&shared), Arc::clone(&route));
-                    let early = Early::new();
+                    let after_panic = (Arc::clone(&shared), Arc::clone(&route));
+                    let early = EarlyResponse::new();
                     let execution =
-                        Execution { shared, route, operation, service, parts, body, place };
-                    // No await between the claim and here: a caller that leaves cannot leave a
+                        Execution { shared, route, operation, service, parts, body, reservation };
+                    // No await between the claim and here: a caller that leaves must not leave a
                     // claim behind under which nothing was executed.
-                    let work = Box::pin(execution.run(claim, early.clone()));
-                    match Detached::new(work, early).await {
-                        Ok(answer) => answer,
-                        Err(Panicked) => Ok(panicked(&told.0, &told.1)),
-                    }
+                    let work = Box::pin(execution.run(claim, Arc::clone(&early)));
+                    let result = Detached::new(work, early).await;
+                    result.unwrap_or_else(|| Ok(panicked(&after_panic.0, &after_panic.1)))
                 }
                 Ok(Begun::Existing(Existing::Mismatch)) => {
                     Ok(Box::pin(self.mismatch(&operation)).await)
                 }
                 Ok(Begun::Existing(existing)) => Ok(self.existing(&existing, &operation)),
-                Err(Refused::NotNow(problem)) => Ok(self.refuse(problem)),
-                Err(Refused::Run(error)) => Box::pin(self.not_begun(&error, body)).await,
+                Err(BeginError::Refused(problem)) => Ok(self.refuse(problem)),
+                Err(BeginError::Run(error)) => Box::pin(self.not_begun(&error, body)).await,
             }
         }
     }
 
     fn key_of_head(&self) -> Result<Option<Key>, Problem> {
-        let rule = &self.route.rule;
-        let parts = &self.parts;
-        key::from_head(
-            &rule.key_source,
-            rule.key_syntax,
-            &rule.key_format,
-            &parts.headers,
-            &parts.uri,
-        )
-        .map_err(bad_key)
+        let (rule, parts) = (&self.route.rule, &self.parts);
+        let (source, syntax, format) = (&rule.key_source, rule.key_syntax, &rule.key_format);
+        key::from_head(source, syntax, format, &parts.headers, &parts.uri).map_err(bad_key)
     }
 
     fn key_of_body(&self, body: &WholeBody) -> Result<Option<Key>, Problem> {
@@ -122,8 +117,8 @@ impl<S> Request<S> {
                 key::from_body(pointer, &rule.key_format, &body.data()).map_err(bad_key)
             }
             KeySource::Content => {
-                let (_, fingerprint) = self.asked(body)?;
-                Ok(Some(same::content_key(&fingerprint)))
+                let (_, fingerprint) = self.identity(body)?;
+                Ok(Some(content_key(&fingerprint)))
             }
             KeySource::Header(_) | KeySource::Query(_) => Ok(None),
         }
@@ -131,28 +126,39 @@ impl<S> Request<S> {
 
     fn operation(&self, key: Key, body: &WholeBody) -> Result<Operation, Problem> {
         let rule = &self.route.rule;
-        let (scope, fingerprint) = self.asked(body)?;
+        let (scope, fingerprint) = self.identity(body)?;
         let operation = Operation::new(scope, key, fingerprint)
             .with_policy(Arc::clone(&rule.policy))
             .on_concurrent(on_concurrent(rule, &self.parts.headers));
-        let operation = match &rule.completed {
+        let operation = match &rule.store_requests {
             None => operation,
-            Some(without) => operation.starting_from(self.stored(body, without)?),
+            Some(without) => operation.starting_from(self.stored_request(body, without)?),
         };
-        Ok(match rule.handler_timeout {
-            Some(timeout) => operation.with_handler_timeout(timeout),
-            None => operation,
-        })
+        Ok(rule.with_timeout(operation))
     }
 
-    /// The request as it is stored with the claim.
-    fn stored(&self, body: &WholeBody, without: &[HeaderName]) -> Result<Checkpoint, Problem> {
-        let stored = match &self.shared.stored_as {
-            None => asked::point(&self.parts, body, without),
-            Some(changed) => {
+    /// The scope and the fingerprint of the request.
+    fn identity(&self, body: &WholeBody) -> Result<(Scope, Fingerprint), Problem> {
+        let (rule, parts) = (&self.route.rule, &self.parts);
+        let caller = self.route.caller(&parts.method, &parts.headers);
+        let caller = caller.map_err(|error| scope_problem(&error))?;
+        let data = body.data();
+        let canonical = canonical(&rule.fingerprint.body, &data);
+        let fingerprint = fingerprint(rule, &caller, parts, &canonical);
+        Ok((caller.scope, fingerprint))
+    }
+
+    fn stored_request(
+        &self,
+        body: &WholeBody,
+        without: &[HeaderName],
+    ) -> Result<Checkpoint, Problem> {
+        let stored = match &self.shared.map_stored_request {
+            None => stored_request::encode(&self.parts, body, without),
+            Some(map) => {
                 let mut parts = self.parts.clone();
-                changed(&mut parts);
-                asked::point(&parts, body, without)
+                map(&mut parts);
+                stored_request::encode(&parts, body, without)
             }
         };
         stored.map_err(|TooLarge| {
@@ -164,116 +170,91 @@ impl<S> Request<S> {
         })
     }
 
-    /// Who asks, and what.
-    fn asked(&self, body: &WholeBody) -> Result<(Scope, Fingerprint), Problem> {
-        let rule = &self.route.rule;
-        let parts = &self.parts;
-        let caller =
-            self.route.caller(&parts.method, &parts.headers).map_err(|error| scopeless(&error))?;
-        let data = body.data();
-        let canonical = same::canonical(&rule.fingerprint.body, &data);
-        let fingerprint = same::fingerprint(rule, &caller, parts, &canonical);
-        Ok((caller.scope, fingerprint))
-    }
-
     fn existing<R>(&self, existing: &Existing, operation: &Operation) -> Response<ResponseBody<R>> {
         let response = self.shared.existing(existing, &self.route);
-        if let (Existing::Unknown(_), Some(listener)) = (existing, &self.shared.met_unknown) {
-            listener.met_unknown(&self.route.name, operation.id());
+        if let (Existing::Unknown(_), Some(listener)) = (existing, &self.shared.unknown_listener) {
+            listener.on_unknown(&self.route.name, operation.id());
         }
-        let fate = Fate::of_existing(existing);
-        let told = (0, instance_of(&response));
-        self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), told);
+        let disposition = Disposition::of_existing(existing);
+        self.shared.log_request(&self.route, Some(operation), disposition, 0, Some(&response));
         response
     }
 
-    /// The key was used before, by another caller or for something else.
     async fn mismatch<R>(self, operation: &Operation) -> Response<ResponseBody<R>> {
         let problem = self.shared.mismatch(operation).await;
-        let fate = Fate::of_problem(problem.code());
-        let response = self.shared.problem(problem, &self.route);
-        let told = (0, instance_of(&response));
-        self.shared.tell(&self.route, Some(operation), fate, Some(response.status()), told);
-        response
-    }
-
-    async fn refuse_unread<B, R>(self, problem: Problem, body: B) -> Answer<R, S::Error>
-    where
-        S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
-        B: Body<Data = Bytes>,
-    {
-        swallow(&self.parts.headers, body).await;
-        Ok(self.refuse(problem))
+        self.shared.refuse(problem, &self.route, Some(operation))
     }
 
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
-        let fate = Fate::of_problem(problem.code());
-        let response = self.shared.problem(problem, &self.route);
-        let told = (0, instance_of(&response));
-        self.shared.tell(&self.route, None, fate, Some(response.status()), told);
-        response
+        self.shared.refuse(problem, &self.route, None)
+    }
+
+    async fn refuse_unread<B, R>(self, problem: Problem, body: B) -> CallResult<R, S::Error>
+    where
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
+    {
+        drain(&self.parts.headers, body).await;
+        Ok(self.refuse(problem))
     }
 
     /// Nothing was claimed: the request is refused, or passes without protection.
-    async fn not_begun<B, R>(self, error: &RunError, body: WholeBody) -> Answer<R, S::Error>
+    async fn not_begun<B, R>(self, error: &RunError, body: WholeBody) -> CallResult<R, S::Error>
     where
-        S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     {
-        if !is_down(error) || self.route.rule.when_store_down == WhenStoreDown::Refuse {
-            return Ok(self.refuse(self.shared.not_executed(error)));
+        if !is_store_down(error) || self.route.rule.when_store_down == WhenStoreDown::Refuse {
+            return Ok(self.refuse(not_executed(error)));
         }
         tracing::warn!(target: "justonce::store", %error, "the store failed: passed unprotected");
         self.pass(RequestBody::whole(body)).await
     }
 
-    async fn without_key<B, R>(self, body: RequestBody<B>) -> Answer<R, S::Error>
+    async fn without_key<B, R>(self, body: RequestBody<B>) -> CallResult<R, S::Error>
     where
-        S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
-        B: Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
         if self.route.rule.key_presence == KeyPresence::Required {
-            swallow(&self.parts.headers, body).await;
-            return Ok(self.refuse(missing(&self.route.rule.key_source)));
+            drain(&self.parts.headers, body).await;
+            return Ok(self.refuse(missing_key(&self.route.rule.key_source)));
         }
         self.pass(body).await
     }
 
-    async fn pass<B, R>(self, body: RequestBody<B>) -> Answer<R, S::Error>
+    async fn pass<B, R>(self, body: RequestBody<B>) -> CallResult<R, S::Error>
     where
-        S: Service<http::Request<RequestBody<B>>, Response = Response<R>>,
+        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
     {
-        let request = http::Request::from_parts(self.parts, body);
-        let response = self.service.oneshot(request).await?;
-        let status = Some(response.status());
-        self.shared.tell(&self.route, None, Fate::Unprotected, status, (0, None));
-        let mut response = response.map(ResponseBody::passed);
+        let request = Request::from_parts(self.parts, body);
+        let mut response = self.service.oneshot(request).await?.map(ResponseBody::passed);
+        let disposition = Disposition::Unprotected;
+        self.shared.log_request(&self.route, None, disposition, 0, Some(&response));
         let headers = response.headers_mut();
         headers.remove(OUTCOME);
         headers.remove(REPLAYED);
-        headers.insert(STATUS, UNPROTECTED);
-        Ok(self.shared.with_lifetime(response, &self.route))
+        headers.insert(STATUS, HeaderValue::from_static("unprotected"));
+        Ok(self.route.with_lifetime(response))
     }
 }
 
-/// Claims the operation, or learns what became of it. Not an `async fn`, whose arguments lie in its
-/// future twice.
+/// Claims the operation, or finds what became of it. Not an `async fn`, whose arguments are stored
+/// in its future twice.
 pub(crate) fn begin<'a>(
     shared: &'a Shared,
     route: &'a Route,
     operation: &'a Operation,
-) -> impl Future<Output = Result<Begun, Refused>> + Send + 'a {
-    let closed = shared.gate.as_ref().and_then(|gate| gate.closed_for());
+) -> impl Future<Output = Result<Begun, BeginError>> + Send + 'a {
+    let blocked = shared.circuit_breaker.as_ref().and_then(|breaker| breaker.open_for());
     async move {
-        if let Some(time) = closed {
+        if let Some(time) = blocked {
             return match shared.engine.peek(operation).await {
                 Ok(Some(existing)) => Ok(Begun::Existing(existing)),
-                Ok(None) => Err(Refused::NotNow(shared.gate_closed(time))),
-                Err(error) => Err(Refused::NotNow(shared.not_executed(&error.into()))),
+                Ok(None) => Err(BeginError::Refused(blocked_problem(time))),
+                Err(error) => Err(BeginError::Refused(not_executed(&error.into()))),
             };
         }
-        // Most requests wait for nobody: only those that do are counted as waiting.
-        match shared.engine.begin(operation).await? {
+        match shared.engine.begin(operation).await.map_err(BeginError::Run)? {
             Begun::Existing(Existing::Busy(busy))
                 if operation.concurrent_rule() != OnConcurrent::Reject =>
             {
@@ -284,49 +265,32 @@ pub(crate) fn begin<'a>(
     }
 }
 
-/// Waits for the claim of another caller to end.
+/// Waits until the claim of another caller ends.
 async fn wait_and_begin(
     shared: &Shared,
     route: &Route,
     operation: &Operation,
     busy: Busy,
-) -> Result<Begun, Refused> {
+) -> Result<Begun, BeginError> {
     let meters = &route.meters;
     meters.concurrent.increment(1);
     let _waiting = Waiting::new(&meters.waiters);
     let start = Instant::now();
     let begun = shared.engine.wait_and_begin(operation, busy).await;
     meters.lock_wait.record(start.elapsed().as_secs_f64());
-    // The operation is known to run: now nothing may pass, whatever the store says.
-    begun.map_err(|error| Refused::NotNow(shared.not_executed(&error)))
-}
-
-/// Whether the store is away. One that answers, but with a record that cannot be read, is not: the
-/// operation may be done.
-const fn is_down(error: &RunError) -> bool {
-    match error {
-        RunError::Store(error) => {
-            !matches!(error.kind(), StoreErrorKind::Damaged | StoreErrorKind::Protocol)
-        }
-        _ => false,
-    }
+    // The operation is known to run: it must not pass unprotected if the store fails now.
+    begun.map_err(|error| BeginError::Refused(not_executed(&error)))
 }
 
 /// Why nothing was begun.
-pub(crate) enum Refused {
-    /// For good: it does not pass.
-    NotNow(Problem),
-    /// The store or the engine said no.
+pub(crate) enum BeginError {
+    /// The request must be refused.
+    Refused(Problem),
+    /// The store or the engine failed: the request may pass unprotected.
     Run(RunError),
 }
 
-impl From<RunError> for Refused {
-    fn from(error: RunError) -> Self {
-        Self::Run(error)
-    }
-}
-
-/// One duplicate that waits, for as long as this lives.
+/// Counts a waiting duplicate until it is dropped.
 struct Waiting<'a>(&'a metrics::Gauge);
 
 impl<'a> Waiting<'a> {
@@ -342,8 +306,40 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Says where this route wants its keys.
-fn missing(source: &KeySource) -> Problem {
+/// Whether the store cannot be reached. A record that cannot be read is something else: its
+/// operation may be done.
+const fn is_store_down(error: &RunError) -> bool {
+    match error {
+        RunError::Store(error) => {
+            !matches!(error.kind(), StoreErrorKind::Damaged | StoreErrorKind::Protocol)
+        }
+        _ => false,
+    }
+}
+
+/// How long a duplicate waits, by the route or the caller's `Prefer`. One that waits executes the
+/// operation itself if its owner releases it.
+fn on_concurrent(rule: &Rule, headers: &HeaderMap) -> OnConcurrent {
+    let wait = match (preferred_wait(headers), rule.when_busy) {
+        (Some(preferred), _) => preferred.min(rule.max_wait),
+        (None, WhenBusy::Wait(time)) => time,
+        (None, WhenBusy::Reject) => Duration::ZERO,
+    };
+    if wait.is_zero() { OnConcurrent::Reject } else { OnConcurrent::Cooperate(wait) }
+}
+
+/// The time of `Prefer: wait=10` (RFC 7240), if it is valid.
+fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    let lines = headers.get_all(PREFER).into_iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).find_map(|preference| {
+        let (name, value) = preference.split(';').next()?.split_once('=')?;
+        let is_wait = name.trim().eq_ignore_ascii_case("wait");
+        let seconds = value.trim().trim_matches('"').parse().ok().filter(|_| is_wait)?;
+        Some(Duration::from_secs(seconds))
+    })
+}
+
+fn missing_key(source: &KeySource) -> Problem {
     let place = match source {
         KeySource::Header(name) => format!("send the header {}", key::header_words(name)),
         KeySource::Json(pointer) => {
@@ -364,14 +360,22 @@ fn bad_key(why: BadKey) -> Problem {
     Problem::new(ProblemCode::KeyInvalid, why.to_string())
 }
 
-fn unread_problem(route: &Route, unread: &Unread) -> Problem {
-    match unread {
-        Unread::TooLarge => Problem::new(
+fn blocked_problem(time: Duration) -> Problem {
+    Problem::new(ProblemCode::UpstreamUnreachable, BLOCKED)
+        .status(StatusCode::SERVICE_UNAVAILABLE)
+        .retry_after(time)
+}
+
+fn unread_problem(route: &Route, error: &ReadError) -> Problem {
+    match error {
+        ReadError::TooLarge => Problem::new(
             ProblemCode::BodyTooLarge,
             format!("The body is over {} bytes.", route.rule.max_request_bytes),
         ),
-        Unread::NoRoom => Problem::new(ProblemCode::Overloaded, NO_ROOM).retry_after(TRY_AGAIN),
-        Unread::Incomplete(error) => {
+        ReadError::OverBudget => {
+            Problem::new(ProblemCode::Overloaded, OVER_BUDGET).retry_after(RETRY_SOON)
+        }
+        ReadError::Incomplete(error) => {
             tracing::info!(target: "justonce::request", %error, "the body did not arrive whole");
             let detail = "The body did not arrive whole. Nothing was executed.";
             Problem::new(ProblemCode::BodyIncomplete, detail)
@@ -383,12 +387,32 @@ fn panicked<R>(shared: &Shared, route: &Route) -> Response<ResponseBody<R>> {
     tracing::error!(target: "justonce::request", route = &*route.name, "the service panicked");
     let problem = Problem::new(ProblemCode::UpstreamFailed, PANICKED);
     let response = shared.problem(problem.status(StatusCode::INTERNAL_SERVER_ERROR), route);
-    let told = (0, instance_of(&response));
-    shared.tell(route, None, Fate::Abandoned, Some(response.status()), told);
+    shared.log_request(route, None, Disposition::Abandoned, 0, Some(&response));
     response
 }
 
-const NO_ROOM: &str = "The operation was not executed: too many large bodies are being received. \
-                       Try again later with the same key.";
+const BLOCKED: &str = "The service is known to be down at the moment. The operation was not \
+                       executed. Try again later with the same key.";
+const OVER_BUDGET: &str = "The operation was not executed: too many large bodies are being \
+                           received. Try again later with the same key.";
 const PANICKED: &str = "The service crashed. The operation may have taken effect. Repeat the \
                         request with the same key, never with a new one.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn preferences_are_read_as_rfc_7240_writes_them() {
+        let preferred = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(PREFER, value.parse().unwrap());
+            preferred_wait(&headers).map(|time| time.as_secs())
+        };
+        assert_eq!(preferred("wait=10"), Some(10));
+        assert_eq!(preferred("respond-async, wait=5"), Some(5));
+        assert_eq!(preferred("WAIT = \"7\"; foo=1"), Some(7));
+        assert_eq!(preferred("wait=soon"), None);
+        assert_eq!(preferred("wait"), None);
+    }
+}

@@ -1,49 +1,59 @@
-//! Reading bodies, bounded.
+//! Reads request bodies, within limits.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http_body::Body;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::body::{BoxError, WholeBody};
-use crate::headers::remove_ours_behind;
-use crate::room::Place;
+use crate::headers::remove_ours_from_trailers;
 
-/// How long a body may be that is read only to be thrown away.
-const MAX_SWALLOWED_BYTES: usize = 64 * 1024;
-/// How long that may take.
-const MAX_SWALLOW: Duration = Duration::from_secs(1);
+/// The longest body that is read only to be discarded.
+const MAX_DRAINED_BYTES: usize = 64 * 1024;
+/// How long discarding a body may take.
+const MAX_DRAIN: Duration = Duration::from_secs(1);
+/// Bytes of all bodies in memory, beyond the free part of each. However small the limit of one
+/// body, callers that never finish sending could otherwise fill the memory.
+const MAX_BUDGET_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of each body that take nothing from the budget, so that large bodies do not delay the
+/// small ones, which most are.
+const FREE_BYTES: usize = 16 * 1024;
+/// How long a body waits for the budget in all before its request is refused.
+const MAX_BUDGET_WAIT: Duration = Duration::from_secs(5);
 
 /// Why a request's body was not read.
 #[derive(Debug)]
-pub(crate) enum Unread {
+pub(crate) enum ReadError {
     /// It is over the limit.
     TooLarge,
-    /// There was no room for it among all the others.
-    NoRoom,
-    /// It ended early or broke the rules.
+    /// The budget of the layer was used up by other bodies.
+    OverBudget,
+    /// It ended early or violated the protocol.
     Incomplete(BoxError),
 }
 
-/// Gathers frames; one frame is kept without copying.
+/// Collects frames; a single frame is kept without copying.
 #[derive(Debug, Default)]
-pub(crate) struct Gatherer {
+pub(crate) struct BodyBuffer {
     first: Bytes,
     rest: BytesMut,
 }
 
-impl Gatherer {
+impl BodyBuffer {
     pub(crate) fn push(&mut self, data: Bytes) {
-        if self.rest.is_empty() && self.first.is_empty() {
+        if self.len() == 0 {
             self.first = data;
             return;
         }
         if self.rest.is_empty() {
-            self.rest.extend_from_slice(&self.first);
-            self.first = Bytes::new();
+            self.rest.extend_from_slice(&std::mem::take(&mut self.first));
         }
         self.rest.extend_from_slice(&data);
     }
@@ -57,8 +67,8 @@ impl Gatherer {
     }
 }
 
-/// How long a body says it is: by its headers, or by itself.
-pub(crate) fn announced(headers: &HeaderMap, body: &impl Body) -> Option<u64> {
+/// The length of a body as its headers or the body itself declare it.
+pub(crate) fn declared_length(headers: &HeaderMap, body: &impl Body) -> Option<u64> {
     let mut lines = headers.get_all(CONTENT_LENGTH).into_iter();
     let length = match (lines.next(), lines.next()) {
         (Some(line), None) if !headers.contains_key(TRANSFER_ENCODING) => {
@@ -69,71 +79,186 @@ pub(crate) fn announced(headers: &HeaderMap, body: &impl Body) -> Option<u64> {
     length.or_else(|| body.size_hint().exact())
 }
 
-/// Reads a request's body whole, in its place.
+/// Reads a request's body whole.
 pub(crate) async fn read_whole<B>(
     headers: &HeaderMap,
     body: B,
     limit: usize,
-    place: &mut Place,
-) -> Result<WholeBody, Unread>
+    reservation: &mut Reservation,
+) -> Result<WholeBody, ReadError>
 where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
-    let announced = announced(headers, &body);
-    if announced.unwrap_or_else(|| body.size_hint().lower()) > limit as u64 {
-        return Err(Unread::TooLarge);
+    let declared = declared_length(headers, &body);
+    if declared.unwrap_or_else(|| body.size_hint().lower()) > limit as u64 {
+        return Err(ReadError::TooLarge);
     }
-    let mut body = std::pin::pin!(body);
-    let mut gathered = Gatherer::default();
+    let mut body = pin!(body);
+    let mut buffer = BodyBuffer::default();
     let mut trailers: Option<HeaderMap> = None;
     loop {
-        // A frame is large: it is gone before the next wait.
-        let before = gathered.len();
+        // Frames are large: this one is dropped before the next await.
+        let before = buffer.len();
         match body.frame().await {
             None => break,
-            Some(Err(error)) => return Err(Unread::Incomplete(error.into())),
+            Some(Err(error)) => return Err(ReadError::Incomplete(error.into())),
             Some(Ok(frame)) => match frame.into_data() {
-                Ok(data) if before + data.len() > limit => return Err(Unread::TooLarge),
-                Ok(data) => gathered.push(data),
-                Err(frame) => trailers = frame.into_trailers().ok().and_then(without_ours),
+                Ok(data) if before + data.len() > limit => return Err(ReadError::TooLarge),
+                Ok(data) => buffer.push(data),
+                Err(frame) => trailers = frame.into_trailers().ok(),
             },
         }
-        if !place.grow(gathered.len() - before).await {
-            return Err(Unread::NoRoom);
+        if !reservation.grow(buffer.len() - before).await {
+            return Err(ReadError::OverBudget);
         }
     }
-    // A body that says how long it is and is shorter did not arrive whole.
-    if announced.is_some_and(|announced| announced != gathered.len() as u64) {
-        return Err(Unread::Incomplete("it is not as long as announced".into()));
+    if declared.is_some_and(|declared| declared != buffer.len() as u64) {
+        return Err(ReadError::Incomplete("it is not as long as announced".into()));
     }
-    Ok(WholeBody::new(gathered.into_bytes(), trailers))
+    trailers.as_mut().map(remove_ours_from_trailers);
+    let trailers = trailers.filter(|trailers| !trailers.is_empty());
+    Ok(WholeBody::new(buffer.into_bytes(), trailers))
 }
 
-/// The trailers of a request, if any are the caller's to send.
-fn without_ours(mut trailers: HeaderMap) -> Option<HeaderMap> {
-    remove_ours_behind(&mut trailers);
-    Some(trailers).filter(|trailers| !trailers.is_empty())
-}
-
-/// Reads a short body before its request is refused: an answer that comes while a client still
-/// sends is lost on some, with HTTP/2 above all. A client that waits to be asked for its body has
-/// not sent it, and is not asked.
-pub(crate) async fn swallow<B: Body<Data = Bytes>>(headers: &HeaderMap, body: B) {
-    let is_long = announced(headers, &body).is_some_and(|size| size > MAX_SWALLOWED_BYTES as u64);
+/// Reads and discards a short body before its request is refused: some clients, above all with
+/// HTTP/2, lose a response that arrives while they still send. With `Expect: 100-continue` the
+/// body has not been sent and is not read.
+pub(crate) async fn drain<B>(headers: &HeaderMap, body: B)
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>>,
+{
+    let declared = declared_length(headers, &body);
+    let is_long = declared.is_some_and(|size| size > MAX_DRAINED_BYTES as u64);
     if is_long || body.is_end_stream() || headers.contains_key(EXPECT) {
         return;
     }
-    let mut body = std::pin::pin!(body);
-    let mut size = 0;
-    let reading = async {
-        while let Some(Ok(frame)) = body.frame().await {
-            size += frame.data_ref().map_or(0, Bytes::len);
-            if size > MAX_SWALLOWED_BYTES {
-                break;
-            }
-        }
-    };
+    let mut body = pin!(Limited::new(body, MAX_DRAINED_BYTES));
+    // Piece by piece: what is discarded is in no budget, so it must not be held.
+    let drain = async { while let Some(Ok(_)) = body.frame().await {} };
     // However it ends, the request is refused.
-    let _ = tokio::time::timeout(MAX_SWALLOW, reading).await;
+    let _ = timeout(MAX_DRAIN, drain).await;
+}
+
+/// Bounds the bytes of all request bodies that one layer holds.
+#[derive(Clone, Debug)]
+pub(crate) struct BodyBudget(Arc<Semaphore>);
+
+impl Default for BodyBudget {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_BUDGET_BYTES)))
+    }
+}
+
+impl BodyBudget {
+    /// The reservation of one body, empty at first.
+    pub(crate) fn reservation(&self) -> Reservation {
+        Reservation { budget: Arc::clone(&self.0), permit: None, bytes: 0, deadline: None }
+    }
+}
+
+/// The part of the budget that one body uses, returned on drop.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: Arc<Semaphore>,
+    permit: Option<OwnedSemaphorePermit>,
+    bytes: usize,
+    /// When waiting ends, set by the first wait.
+    deadline: Option<Instant>,
+}
+
+impl Reservation {
+    /// Reserves more bytes; false if none became free in time.
+    pub(crate) async fn grow(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        // A single body never needs more than the whole budget.
+        let needed = self.bytes.saturating_sub(FREE_BYTES).min(MAX_BUDGET_BYTES);
+        let missing = needed - self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let Some(missing) = u32::try_from(missing).ok().filter(|missing| *missing > 0) else {
+            return true;
+        };
+        let more = match Arc::clone(&self.budget).try_acquire_many_owned(missing) {
+            Ok(more) => Some(more),
+            // Rare, and large: kept out of the future of every body.
+            Err(_) => Box::pin(self.wait(missing)).await,
+        };
+        match (&mut self.permit, more) {
+            (_, None) => return false,
+            (Some(permit), Some(more)) => permit.merge(more),
+            (None, more) => self.permit = more,
+        }
+        true
+    }
+
+    async fn wait(&mut self, missing: u32) -> Option<OwnedSemaphorePermit> {
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + MAX_BUDGET_WAIT);
+        let more = Arc::clone(&self.budget).acquire_many_owned(missing);
+        timeout_at(deadline, more).await.ok()?.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    /// A piece of a body that is counted as long as it is held.
+    struct Piece {
+        _counted: Arc<()>,
+    }
+
+    impl AsRef<[u8]> for Piece {
+        fn as_ref(&self) -> &[u8] {
+            &[0; 1024]
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_drained_is_not_held() {
+        let (pieces, most) = (Arc::new(()), AtomicUsize::new(0));
+        let frames = (0..32).map(|_| {
+            let piece = Piece { _counted: Arc::clone(&pieces) };
+            most.fetch_max(Arc::strong_count(&pieces) - 1, Ordering::Relaxed);
+            Ok::<_, Infallible>(Frame::data(Bytes::from_owner(piece)))
+        });
+        drain(&HeaderMap::new(), StreamBody::new(stream::iter(frames))).await;
+        assert_eq!(most.into_inner(), 1, "each piece is dropped before the next one is read");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_bodies_need_no_budget() {
+        let budget = BodyBudget::default();
+        let mut large = budget.reservation();
+        assert!(large.grow(2 * MAX_BUDGET_BYTES).await, "one alone is never too large");
+        assert!(large.grow(1).await);
+        let mut small = budget.reservation();
+        assert!(small.grow(FREE_BYTES).await);
+        assert!(!small.grow(1).await, "nothing is left beyond that");
+        drop(large);
+        assert!(budget.reservation().grow(FREE_BYTES + 1).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_budget_is_used_as_bodies_grow_and_is_returned() {
+        let budget = BodyBudget::default();
+        let mut reservations: Vec<_> = (0..4).map(|_| budget.reservation()).collect();
+        for reservation in &mut reservations {
+            assert!(
+                reservation.grow(FREE_BYTES).await && reservation.grow(MAX_BUDGET_BYTES / 4).await
+            );
+        }
+        assert_eq!(budget.0.available_permits(), 0);
+        let waiting = async {
+            let mut late = budget.reservation();
+            late.grow(FREE_BYTES + 1).await
+        };
+        let (found, ()) = tokio::join!(waiting, async { drop(reservations) });
+        assert!(found, "it waited");
+        assert_eq!(budget.0.available_permits(), MAX_BUDGET_BYTES);
+    }
 }

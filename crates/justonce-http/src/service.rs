@@ -1,4 +1,6 @@
-//! The service that the layer makes.
+//! The tower service that the layer makes, and which requests it protects.
+//!
+//! What is forwarded is settled first, so that scope, fingerprint and service see the same request.
 
 use std::mem;
 use std::pin::Pin;
@@ -6,49 +8,38 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Request, Response, request};
+use http::{Method, Request, Response, Uri, request};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-use crate::admit::{Admitted, admit};
 use crate::body::{BoxError, RequestBody, ResponseBody};
-use crate::execute::Answer;
-use crate::protect::Request as Protect;
-use crate::read::swallow;
+use crate::execute::CallResult;
+use crate::headers::{remove_ours, remove_per_hop};
+use crate::problem::{Problem, ProblemCode};
+use crate::protect::ProtectedRequest;
+use crate::read::drain;
+use crate::routes::{Route, Routes, is_never_protected};
+use crate::rule::PathEscapes;
 use crate::shared::Shared;
+use crate::target::{NormalPath, TwoHosts, normalise_host};
 use crate::well_known;
 
 /// A service whose operations take effect once.
 #[derive(Clone, Debug)]
 pub struct Protected<S> {
-    shared: Arc<Shared>,
-    inner: S,
-}
-
-impl<S> Protected<S> {
-    pub(crate) const fn new(shared: Arc<Shared>, inner: S) -> Self {
-        Self { shared, inner }
-    }
-
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    pub(crate) const fn inner(&self) -> &S {
-        &self.inner
-    }
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) inner: S,
 }
 
 impl<S, B, R> Service<Request<B>> for Protected<S>
 where
-    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-    R: Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
+    S: Service<Request<RequestBody<B>>, Response = Response<R>, Future: Send, Error: Send>
+        + Clone
+        + Send
+        + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
@@ -60,66 +51,55 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let route = match admit(&self.shared.routes, &mut parts) {
-            Admitted::Passed => return self.pass(parts, body),
-            Admitted::Under(route) => route,
-            Admitted::Ours(asked) => {
-                let shared = Arc::clone(&self.shared);
-                return ours(async move { Ok(well_known::answer(&shared, asked).await) });
+        let shared = || Arc::clone(&self.shared);
+        match admit(&self.shared.routes, &mut parts) {
+            Admission::PassThrough => {
+                let request = Request::from_parts(parts, RequestBody::passed(body));
+                ProtectedFuture { kind: Kind::PassThrough { inner: self.inner.call(request) } }
             }
-            Admitted::Refused(problem) => {
-                let shared = Arc::clone(&self.shared);
-                return ours(async move {
-                    swallow(&parts.headers, body).await;
-                    Ok(shared.described(problem, None).map(ResponseBody::whole))
-                });
+            Admission::Protected(route) => {
+                // The service that was polled ready is the one to be called.
+                let clone = self.inner.clone();
+                let service = mem::replace(&mut self.inner, clone);
+                let shared = shared();
+                boxed(ProtectedRequest { shared, route, service, parts }.handle(body))
             }
-        };
-        // The service that was asked whether it is ready is the one to be called.
-        let clone = self.inner.clone();
-        let service = mem::replace(&mut self.inner, clone);
-        let shared = Arc::clone(&self.shared);
-        let protect = Protect { shared, route, service, parts };
-        ours(protect.answer(body))
+            Admission::WellKnown => {
+                let shared = shared();
+                boxed(async move { Ok(well_known::respond(&shared, parts).await) })
+            }
+            Admission::Refused(problem) => {
+                let shared = shared();
+                boxed(async move {
+                    drain(&parts.headers, body).await;
+                    Ok(shared.logged_problem(problem, None).map(ResponseBody::whole))
+                })
+            }
+        }
     }
 }
 
-fn ours<F, R, E>(
-    answer: impl Future<Output = Answer<R, E>> + Send + 'static,
+fn boxed<F, R, E>(
+    response: impl Future<Output = CallResult<R, E>> + Send + 'static,
 ) -> ProtectedFuture<F, R, E> {
-    ProtectedFuture { kind: Kind::Ours { answer: Box::pin(answer) } }
-}
-
-impl<S> Protected<S> {
-    fn pass<B, R>(
-        &mut self,
-        parts: request::Parts,
-        body: B,
-    ) -> ProtectedFuture<S::Future, R, S::Error>
-    where
-        S: Service<Request<RequestBody<B>>, Response = Response<R>>,
-    {
-        let request = Request::from_parts(parts, RequestBody::passed(body));
-        ProtectedFuture { kind: Kind::Passed { answer: self.inner.call(request) } }
-    }
+    ProtectedFuture { kind: Kind::Boxed { response: Box::pin(response) } }
 }
 
 pin_project! {
-    /// The answer of a [`Protected`] service.
+    /// The response future of a [`Protected`] service.
     pub struct ProtectedFuture<F, R, E> {
         #[pin]
         kind: Kind<F, R, E>,
     }
 }
 
-/// An answer that takes more than calling the service.
-type Ours<R, E> = Pin<Box<dyn Future<Output = Answer<R, E>> + Send>>;
+type Boxed<R, E> = Pin<Box<dyn Future<Output = CallResult<R, E>> + Send>>;
 
 pin_project! {
     #[project = KindParts]
     enum Kind<F, R, E> {
-        Passed { #[pin] answer: F },
-        Ours { answer: Ours<R, E> },
+        PassThrough { #[pin] inner: F },
+        Boxed { response: Boxed<R, E> },
     }
 }
 
@@ -127,15 +107,15 @@ impl<F, R, E> Future for ProtectedFuture<F, R, E>
 where
     F: Future<Output = Result<Response<R>, E>>,
 {
-    type Output = Answer<R, E>;
+    type Output = CallResult<R, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().kind.project() {
-            KindParts::Passed { answer } => {
-                let response = ready!(answer.poll(cx))?;
+            KindParts::PassThrough { inner } => {
+                let response = ready!(inner.poll(cx))?;
                 Poll::Ready(Ok(response.map(ResponseBody::passed)))
             }
-            KindParts::Ours { answer } => answer.as_mut().poll(cx),
+            KindParts::Boxed { response } => response.as_mut().poll(cx),
         }
     }
 }
@@ -145,3 +125,89 @@ impl<F, R, E> std::fmt::Debug for ProtectedFuture<F, R, E> {
         f.debug_struct("ProtectedFuture").finish_non_exhaustive()
     }
 }
+
+/// How a request is handled.
+enum Admission {
+    /// By the layer itself.
+    WellKnown,
+    /// By the service, unprotected.
+    PassThrough,
+    /// By the rule of a route.
+    Protected(Arc<Route>),
+    Refused(Problem),
+}
+
+/// Decides how a request is handled, and settles its head.
+fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
+    remove_ours(&mut parts.headers);
+    if parts.method == Method::CONNECT {
+        return Admission::PassThrough;
+    }
+    if is_miswritten(&parts.method) {
+        return refused(OTHER_LETTERS);
+    }
+    let is_of_server = parts.method == Method::OPTIONS && parts.uri.path() == "*";
+    if !parts.uri.path().starts_with('/') && !is_of_server {
+        return refused(NO_SLASH);
+    }
+    if normalise_host(parts) == Err(TwoHosts) {
+        return refused(TWO_HOSTS);
+    }
+    if well_known::is_served(parts) {
+        return Admission::WellKnown;
+    }
+    if is_never_protected(&parts.method) {
+        return Admission::PassThrough;
+    }
+    // Only GET upgrades: with other methods an upgrade would avoid the protection.
+    remove_per_hop(&mut parts.headers);
+    let uri = parts.uri.clone();
+    let Some(path) = NormalPath::of(uri.path()) else { return refused(NO_SLASH) };
+    let route = routes.find_and_note(&parts.method, &path);
+    if path.is_ambiguous() {
+        let rule = route.map(|route| &route.rule).or_else(|| routes.default_rule());
+        if rule.is_none_or(|rule| rule.path_escapes == PathEscapes::Refuse) {
+            return refused(AMBIGUOUS);
+        }
+    }
+    if path.as_str() != uri.path() {
+        match with_path(&uri, path.as_str()) {
+            Some(uri) => parts.uri = uri,
+            None => return refused(NO_SLASH),
+        }
+    }
+    match route.filter(|route| route.is_protected()) {
+        Some(route) => Admission::Protected(Arc::clone(route)),
+        None => Admission::PassThrough,
+    }
+}
+
+/// Whether a method is a protected one in another case, which some services take for the same.
+fn is_miswritten(method: &Method) -> bool {
+    const PROTECTED: [Method; 4] = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
+    !PROTECTED.contains(method)
+        && PROTECTED.iter().any(|one| one.as_str().eq_ignore_ascii_case(method.as_str()))
+}
+
+fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
+    let target = match uri.query() {
+        None => path.to_owned(),
+        Some(query) => format!("{path}?{query}"),
+    };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = Some(target.parse().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+fn refused(detail: &str) -> Admission {
+    Admission::Refused(Problem::new(ProblemCode::RequestInvalid, detail))
+}
+
+const OTHER_LETTERS: &str = "The method is not written in capitals, and services read that \
+                             differently. Nothing was executed.";
+const TWO_HOSTS: &str = "The request names two hosts. Nothing was executed. Say the same in `Host` \
+                         and in the target, each once.";
+const NO_SLASH: &str = "The target of the request is no path that begins with a slash. Nothing was \
+                        executed.";
+const AMBIGUOUS: &str = "The path has an escaped slash, a backslash or a zero byte, which services \
+                         read differently. Nothing was executed.";

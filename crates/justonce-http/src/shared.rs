@@ -1,94 +1,89 @@
-//! What all requests through one layer share.
+//! What all requests of one layer share, and the responses that the layer gives itself.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, StatusCode};
-use justonce_core::{Busy, Engine, Entropy, Existing, Operation, Outcome, RecordId, RunError};
+use http::{Response, StatusCode};
+use justonce_core::{Engine, Entropy, Existing, Operation, Outcome, RecordId, RunError};
 use tracing::{Level, info, warn};
 
 use crate::body::ResponseBody;
-use crate::cause::Instance;
-use crate::execute::Saw;
-use crate::fate::Fate;
-use crate::headers::LIFETIME;
-use crate::meters::Meters;
-use crate::problem::{Problem, ProblemCode};
-use crate::room::Room;
+use crate::disposition::Disposition;
+use crate::fingerprint::{has_cookies, same_cookies};
+use crate::outcome::replay;
+use crate::problem::{Instance, Problem, ProblemCode};
+use crate::read::BodyBudget;
 use crate::routes::{Route, Routes};
-use crate::same;
-use crate::stored::replay;
 
-/// How soon to try again when the store or a place was not to be had.
-pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(1);
-
-/// The status of a failure that came without one.
+/// `Retry-After` when the store or the layer is overloaded.
+pub(crate) const RETRY_SOON: Duration = Duration::from_secs(1);
+/// The status of a stored failure without one.
 pub(crate) const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 
-/// Somebody who knows that executing makes no sense at the moment: a circuit breaker.
-///
-/// While it is closed, replays are still answered, and new operations get 503 without a claim.
-pub trait Gate: Send + Sync + 'static {
-    /// How long it will be closed; nothing while it is open.
-    fn closed_for(&self) -> Option<Duration>;
+/// Blocks new operations while the service is known to be down: they get 503 without a claim.
+/// Replays are still answered.
+pub trait CircuitBreaker: Send + Sync + 'static {
+    /// How long new operations are blocked; `None` if they are not.
+    fn open_for(&self) -> Option<Duration>;
 }
 
-/// Somebody who can do something about unknown operations: a prober.
-pub trait MetUnknown: Send + Sync + 'static {
-    /// A duplicate met an unknown operation of this route, so somebody waits for it. It must not
-    /// block.
-    fn met_unknown(&self, route: &str, id: RecordId);
+/// Is notified when a duplicate finds an unknown operation, so that it can be probed at once.
+pub trait UnknownListener: Send + Sync + 'static {
+    /// A caller waits for this unknown operation of a route. Must not block.
+    fn on_unknown(&self, route: &str, id: RecordId);
 }
 
 /// Changes the head of a request before it is stored.
-pub(crate) type StoredAs = Arc<dyn Fn(&mut http::request::Parts) + Send + Sync>;
+pub(crate) type MapStoredRequest = Arc<dyn Fn(&mut http::request::Parts) + Send + Sync>;
 
-/// What all requests through one layer share.
+/// What all requests of one layer share.
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) routes: Routes,
-    pub(crate) gate: Option<Arc<dyn Gate>>,
-    pub(crate) met_unknown: Option<Arc<dyn MetUnknown>>,
-    pub(crate) stored_as: Option<StoredAs>,
-    /// Where the pages of the problems are, before their path.
-    pub(crate) base: Box<str>,
+    pub(crate) circuit_breaker: Option<Arc<dyn CircuitBreaker>>,
+    pub(crate) unknown_listener: Option<Arc<dyn UnknownListener>>,
+    pub(crate) map_stored_request: Option<MapStoredRequest>,
+    /// The address of the problem pages, before their path.
+    pub(crate) problems_base: String,
     pub(crate) entropy: Entropy,
-    /// For the bodies of all requests.
-    pub(crate) room: Room,
+    pub(crate) body_budget: BodyBudget,
 }
 
 impl Shared {
-    pub(crate) fn meters<'a>(&self, route: &'a Route) -> &'a Meters {
-        &route.meters
+    /// The response to a problem on a route.
+    pub(crate) fn problem<B>(&self, problem: Problem, route: &Route) -> Response<ResponseBody<B>> {
+        let response = self.logged_problem(problem, Some(&route.name));
+        route.with_lifetime(response.map(ResponseBody::whole))
     }
 
-    /// Says how long answers of this route are replayed.
-    pub(crate) fn with_lifetime<B>(&self, mut response: Response<B>, route: &Route) -> Response<B> {
-        response.headers_mut().insert(LIFETIME, route.lifetime.clone());
+    /// The response to a problem before anything was executed, counted and logged.
+    pub(crate) fn refuse<B>(
+        &self,
+        problem: Problem,
+        route: &Route,
+        operation: Option<&Operation>,
+    ) -> Response<ResponseBody<B>> {
+        let disposition = Disposition::of_problem(problem.code());
+        let response = self.problem(problem, route);
+        self.log_request(route, operation, disposition, 0, Some(&response));
         response
     }
 
-    /// The answer to a problem. The log knows it by the same name.
-    pub(crate) fn problem<B>(&self, problem: Problem, route: &Route) -> Response<ResponseBody<B>> {
-        let response = self.described(problem, Some(&route.name));
-        self.with_lifetime(response.map(ResponseBody::whole), route)
-    }
-
-    /// The same without a promise, and perhaps outside all routes.
-    pub(crate) fn described(&self, problem: Problem, route: Option<&str>) -> Response<Bytes> {
+    /// The response to a problem, perhaps outside all routes. The log has the same instance.
+    pub(crate) fn logged_problem(&self, problem: Problem, route: Option<&str>) -> Response<Bytes> {
         let instance = self.entropy.next_uuid();
         info!(
             target: "justonce::problem", route, code = problem.code().as_str(),
             instance = %instance.urn(),
             "answered with a problem"
         );
-        problem.into_response(&self.base, instance)
+        problem.into_response(&self.problems_base, instance)
     }
 
-    /// The answer that repeats an outcome. Outcomes of this layer have a status; one that an
-    /// operator gave without it gets `without_status`.
+    /// The response that repeats an outcome. One that an operator gave without a status gets
+    /// `without_status`.
     pub(crate) fn replay<B>(
         &self,
         outcome: &Outcome,
@@ -96,12 +91,12 @@ impl Shared {
         route: &Route,
     ) -> Response<ResponseBody<B>> {
         match replay(outcome, without_status) {
-            Ok(response) => self.with_lifetime(response.map(ResponseBody::whole), route),
+            Ok(response) => route.with_lifetime(response.map(ResponseBody::whole)),
             Err(problem) => self.problem(problem, route),
         }
     }
 
-    /// The answer to a duplicate.
+    /// The response to a duplicate.
     pub(crate) fn existing<B>(
         &self,
         existing: &Existing,
@@ -110,66 +105,45 @@ impl Shared {
         let problem = match existing {
             Existing::Completed(held) => return self.replay(&held.outcome, StatusCode::OK, route),
             Existing::Failed(held) => return self.replay(&held.outcome, FAILED, route),
-            Existing::Busy(busy) => in_flight(*busy),
-            Existing::Unknown(_) => self.unknown(),
-            Existing::Mismatch => Problem::new(ProblemCode::KeyMismatch, MISMATCH),
+            Existing::Busy(busy) => {
+                Problem::new(ProblemCode::InFlight, IN_FLIGHT).retry_after(busy.left)
+            }
+            Existing::Unknown(_) => unknown_problem(),
+            Existing::Mismatch => mismatch_problem(),
             Existing::Expired(_) => Problem::new(ProblemCode::KeyExpired, EXPIRED),
         };
         self.problem(problem, route)
     }
 
-    /// Why a request is not the one that its key was used for. A caller who is known by cookies
-    /// only hears nothing of what another one asked, not even whether it was the same.
+    /// Why a request is not the one that its key was used for. Callers that only their cookies
+    /// identify learn nothing about the request of another caller.
     pub(crate) async fn mismatch(&self, operation: &Operation) -> Problem {
-        let asked = operation.fingerprint();
-        let mismatch = || Problem::new(ProblemCode::KeyMismatch, MISMATCH);
-        if !same::names_cookies(&asked) {
-            return mismatch();
+        let fingerprint = operation.fingerprint();
+        if !has_cookies(&fingerprint) {
+            return mismatch_problem();
         }
         let stored = match self.engine.store().get(&operation.id()).await {
             Ok(stored) => stored,
-            Err(error) => return self.not_executed(&error.into()),
+            Err(error) => return not_executed(&error.into()),
         };
         let record = stored.as_ref().and_then(|stored| stored.entry.record());
         match record.map(|record| &record.subject.fingerprint) {
-            Some(first) if same::same_cookies(first, &asked) => mismatch(),
+            Some(first) if same_cookies(first, &fingerprint) => mismatch_problem(),
             _ => Problem::new(ProblemCode::CallerDiffers, CALLER_DIFFERS),
         }
     }
 
-    pub(crate) fn unknown(&self) -> Problem {
-        Problem::new(ProblemCode::OutcomeUnknown, UNKNOWN)
-    }
-
-    /// The answer when nothing could be executed.
-    pub(crate) fn not_executed(&self, error: &RunError) -> Problem {
-        match error {
-            RunError::Overloaded { .. } => {
-                Problem::new(ProblemCode::Overloaded, OVERLOADED).retry_after(TRY_AGAIN)
-            }
-            error => {
-                warn!(target: "justonce::store", %error, "the store failed");
-                Problem::new(ProblemCode::StoreUnavailable, STORE_DOWN).retry_after(TRY_AGAIN)
-            }
-        }
-    }
-
-    pub(crate) fn gate_closed(&self, time: Duration) -> Problem {
-        Problem::new(ProblemCode::UpstreamUnreachable, GATE_CLOSED)
-            .status(StatusCode::SERVICE_UNAVAILABLE)
-            .retry_after(time)
-    }
-
-    /// Counts a request and writes its line of the log: a hash of the key, never the key.
-    pub(crate) fn tell(
+    /// Counts and logs a request: with a hash of the key, never the key. The attempt is 0 if
+    /// nothing was executed.
+    pub(crate) fn log_request<B>(
         &self,
         route: &Route,
         operation: Option<&Operation>,
-        fate: Fate,
-        status: Option<StatusCode>,
-        (attempt, instance): (u32, Option<Instance>),
+        disposition: Disposition,
+        attempt: u32,
+        response: Option<&Response<B>>,
     ) {
-        route.meters.count(fate);
+        route.meters.count(disposition);
         if !tracing::enabled!(target: "justonce::request", Level::INFO) {
             return;
         }
@@ -178,37 +152,11 @@ impl Shared {
             route = &*route.name,
             record = operation.map(|operation| tracing::field::display(operation.id())),
             key = operation.map(|operation| tracing::field::debug(operation.key())),
-            instance = instance.map(|Instance(name)| tracing::field::display(name.urn())),
-            outcome = fate.label(),
-            status = status.map(|status| status.as_u16()),
+            instance = response.and_then(instance_of).map(tracing::field::display),
+            outcome = disposition.label(),
+            status = response.map(|response| response.status().as_u16()),
             attempt = Some(attempt).filter(|attempt| *attempt > 0),
             "request"
-        );
-    }
-}
-
-impl Shared {
-    /// The line about an operation of ours that may have taken effect. The record is named as the
-    /// command line names it, the instance as the caller knows it.
-    pub(crate) fn tell_abandoned(
-        &self,
-        route: &Route,
-        operation: &Operation,
-        saw: &Saw,
-        (took, instance): (Duration, Option<Instance>),
-    ) {
-        warn!(
-            target: "justonce::unknown",
-            route = &*route.name,
-            record = %operation.id(),
-            key = ?operation.key(),
-            instance = instance.map(|Instance(name)| tracing::field::display(name.urn())),
-            upstream = saw.upstream.as_ref().map(|by| &*by.0),
-            status = saw.status,
-            cause = saw.cause.as_deref(),
-            owner = self.engine.owner().as_str(),
-            duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            "an operation may have taken effect"
         );
     }
 }
@@ -219,12 +167,30 @@ impl fmt::Debug for Shared {
     }
 }
 
-fn in_flight(busy: Busy) -> Problem {
-    Problem::new(ProblemCode::InFlight, IN_FLIGHT).retry_after(busy.left)
+/// The instance of the problem that a response is, as its caller gets it.
+pub(crate) fn instance_of<B>(response: &Response<B>) -> Option<uuid::fmt::Urn> {
+    response.extensions().get::<Instance>().map(|Instance(name)| name.urn())
 }
 
-/// The value of the header on unprotected answers.
-pub(crate) const UNPROTECTED: HeaderValue = HeaderValue::from_static("unprotected");
+fn mismatch_problem() -> Problem {
+    Problem::new(ProblemCode::KeyMismatch, MISMATCH)
+}
+
+pub(crate) fn unknown_problem() -> Problem {
+    Problem::new(ProblemCode::OutcomeUnknown, UNKNOWN)
+}
+
+/// The problem when the store or the engine failed before anything was executed.
+pub(crate) fn not_executed(error: &RunError) -> Problem {
+    let (code, detail) = match error {
+        RunError::Overloaded { .. } => (ProblemCode::Overloaded, OVERLOADED),
+        error => {
+            warn!(target: "justonce::store", %error, "the store failed");
+            (ProblemCode::StoreUnavailable, STORE_DOWN)
+        }
+    };
+    Problem::new(code, detail).retry_after(RETRY_SOON)
+}
 
 const MISMATCH: &str = "This key was used before with a different request. Retries must be equal \
                         to the first try; a new operation needs a new key.";
@@ -241,5 +207,3 @@ const STORE_DOWN: &str = "The operation was not executed, because it could not b
                           that it happens once. Try again later with the same key.";
 const OVERLOADED: &str = "The operation was not executed: too many are running. Try again later \
                           with the same key.";
-const GATE_CLOSED: &str = "The service is known to be down at the moment. The operation was not \
-                           executed. Try again later with the same key.";

@@ -1,5 +1,4 @@
--- Complete, as it nearly always goes: the claim is the caller's. If it is not, this changes nothing
--- and gives no row.
+-- Complete by the owner of the claim. Otherwise this changes nothing and gives no row.
 UPDATE @schema@.records SET
     state = 'completed', changed_at = coalesce($1, @schema@.arrived_1()),
     due = coalesce($1, @schema@.arrived_1()) + retention,

@@ -1,9 +1,9 @@
--- $1: the record before the page. $2: now, in tests. $3: how many are looked at. $4: for how long
--- they have not changed. $5: their state, or nothing.
+-- $1: the record before the page. $2: now, in tests. $3: the number of records read. $4: the time
+-- since their last change. $5: their state, or ''.
 --
--- A page looks at a bounded number of records, by the primary key. Of those, only what may be asked
--- for is sent, and the last one, so that the next page knows where to begin. Outcomes and checkpoints
--- stay here.
+-- A page reads a bounded number of records, by the primary key. Of those, the ones that may be
+-- requested are sent, and the last one, which the next page begins behind; without outcomes and
+-- checkpoints.
 WITH looked_at AS MATERIALIZED (
     SELECT @columns@ FROM @schema@.records WHERE id > $1 ORDER BY id LIMIT $3::bigint
 )

@@ -1,6 +1,6 @@
--- As `list.sql`, of what is in progress: by `records_claims_free`, and by `records_claims_due` of
+-- As `list.sql`, of records in progress: by `records_claims_free`, and by `records_claims_due` of
 -- claims that have not lapsed.
--- By no means by `records_due`, however few the server believes to be there: it has all that end.
+-- Never by `records_due`, which has all records that end, whatever the server's statistics say.
 WITH looked_at AS MATERIALIZED (
     SELECT * FROM (
         (SELECT @columns@ FROM @schema@.records
@@ -13,9 +13,4 @@ WITH looked_at AS MATERIALIZED (
          ORDER BY id LIMIT $3)
     ) AS either ORDER BY id LIMIT $3
 )
-SELECT looked_at.*, coalesce($2, @schema@.arrived_1()) AS listed_at,
-       (SELECT count(*) FROM looked_at) AS looked_at
-FROM looked_at
-WHERE (coalesce($2, @schema@.arrived_1()) - changed_at >= $4::bigint) IS NOT FALSE
-    OR id = (SELECT id FROM looked_at ORDER BY id DESC LIMIT 1)
-ORDER BY id
+@page@

@@ -1,4 +1,4 @@
--- What a caller's handler may have left, all but its prepared statements: they hold nothing of it.
+-- Resets everything that a handler may have left, except for prepared statements.
 CLOSE ALL;
 SET SESSION AUTHORIZATION DEFAULT;
 RESET ALL;

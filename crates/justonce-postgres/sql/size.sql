@@ -1,5 +1,5 @@
--- How large the table is, and how many records there are of those that somebody may have to look
--- after: each by its own index, and up to $1.
+-- The size of the table, and the number of records that may need an operator: each by its own index,
+-- and up to $1.
 SELECT pg_relation_size('@schema@.records') AS bytes,
        (SELECT count(*) FROM (
             SELECT FROM @schema@.records WHERE state = 'unknown' LIMIT $1) AS counted) AS unknown,

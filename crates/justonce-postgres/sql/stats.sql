@@ -1,4 +1,4 @@
--- $1: which part of the table is looked at, in percent.
+-- $1: the part of the table that is counted, in percent.
 SELECT CASE WHEN state <> 'waiting' THEN state
             WHEN retry_at = changed_at AND outcome = @empty@ THEN 'released'
             ELSE 'failed' END AS state,

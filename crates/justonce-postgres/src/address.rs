@@ -1,48 +1,48 @@
-//! The address of a database: what it says about TLS, and the rest.
+//! The address of a database: its parameters about TLS, and the rest.
 //!
-//! The rest is read by the driver, which knows neither `verify-full` nor `sslrootcert`. So what is
-//! about TLS is taken out before, by the same rules by which the driver reads.
+//! The rest is parsed by the driver, which knows neither `verify-full` nor `sslrootcert`. So the
+//! parameters about TLS are taken out first, by the driver's own syntax rules.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use percent_encoding::percent_decode_str;
 
-/// How to speak to a server.
+/// Whether connections use TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Speech {
-    /// Without TLS.
-    Plain,
-    /// With TLS, to a server whose certificate these vouch for.
-    Tls(Roots),
+pub(crate) enum TlsMode {
+    /// They are in clear.
+    Off,
+    /// They use TLS, with these trust roots.
+    On(RootSource),
 }
 
-/// Who may vouch for a server.
+/// Where the TLS trust roots come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Roots {
-    /// Whom this machine trusts.
-    Machine,
-    /// Those in this file, and nobody else.
+pub(crate) enum RootSource {
+    /// From the system.
+    System,
+    /// From this file only.
     File(PathBuf),
 }
 
-/// What an address says about TLS, as it says it. What is said last counts.
+/// The parameters about TLS, as the address has them. The last of several counts.
 #[derive(Debug, Default)]
-struct Said {
+struct TlsParameters {
     mode: Option<String>,
     roots: Option<String>,
 }
 
-/// Splits an address into what the driver reads and how to speak.
-pub(crate) fn split(address: &str) -> Result<(String, Speech), InvalidAddress> {
-    let mut said = Said::default();
+/// Splits an address into what the driver parses and its parameters about TLS.
+pub(crate) fn split(address: &str) -> Result<(String, TlsMode), InvalidAddress> {
+    let mut tls = TlsParameters::default();
     let is_url = ["postgres://", "postgresql://"].iter().any(|one| address.starts_with(one));
-    let rest = if is_url { of_url(address, &mut said) } else { of_pairs(address, &mut said)? };
-    Ok((rest, said.speech()?))
+    let rest = if is_url { split_url(address, &mut tls) } else { split_pairs(address, &mut tls)? };
+    Ok((rest, tls.mode()?))
 }
 
-impl Said {
-    /// Keeps a parameter if it is ours.
+impl TlsParameters {
+    /// Keeps a parameter if it is about TLS.
     fn takes(&mut self, name: &str, value: impl FnOnce() -> String) -> bool {
         match name {
             "sslmode" => self.mode = Some(value()),
@@ -52,16 +52,16 @@ impl Said {
         true
     }
 
-    fn speech(self) -> Result<Speech, InvalidAddress> {
+    fn mode(self) -> Result<TlsMode, InvalidAddress> {
         let roots = self.roots.filter(|roots| !roots.is_empty());
         match self.mode.as_deref() {
             None if roots.is_some() => Err(InvalidAddress::new(
                 "sslrootcert without sslmode would not be used: add sslmode=verify-full",
             )),
-            None | Some("disable") => Ok(Speech::Plain),
-            Some("require" | "verify-ca" | "verify-full") => Ok(Speech::Tls(match roots {
-                Some(file) if file != "system" => Roots::File(file.into()),
-                _ => Roots::Machine,
+            None | Some("disable") => Ok(TlsMode::Off),
+            Some("require" | "verify-ca" | "verify-full") => Ok(TlsMode::On(match roots {
+                Some(file) if file != "system" => RootSource::File(file.into()),
+                _ => RootSource::System,
             })),
             Some(weak @ ("allow" | "prefer")) => Err(InvalidAddress::new(format!(
                 "sslmode={weak} would leave it to the other side whether TLS is spoken: write \
@@ -75,10 +75,10 @@ impl Said {
 }
 
 /// `postgres://user:password@host/database?name=value&name=value`.
-fn of_url(url: &str, said: &mut Said) -> String {
-    // What comes before may hold any sign.
-    let (user, place) = url.split_at(url.find('@').map_or(0, |at| at + 1));
-    let Some((place, query)) = place.split_once('?') else {
+fn split_url(url: &str, tls: &mut TlsParameters) -> String {
+    // A password may contain a question mark.
+    let (user, server) = url.split_at(url.find('@').map_or(0, |at| at + 1));
+    let Some((server, query)) = server.split_once('?') else {
         return url.to_owned();
     };
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
@@ -86,22 +86,22 @@ fn of_url(url: &str, said: &mut Said) -> String {
         .split('&')
         .filter(|parameter| {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            !said.takes(&decoded(name), || decoded(value))
+            !tls.takes(&decoded(name), || decoded(value))
         })
         .collect();
     let mark = if others.is_empty() { "" } else { "?" };
-    format!("{user}{place}{mark}{}", others.join("&"))
+    format!("{user}{server}{mark}{}", others.join("&"))
 }
 
 /// `host=db user=shop name='a value'`.
-fn of_pairs(text: &str, said: &mut Said) -> Result<String, InvalidAddress> {
+fn split_pairs(text: &str, tls: &mut TlsParameters) -> Result<String, InvalidAddress> {
     let mut others = String::new();
     let mut left = text.trim();
     while !left.is_empty() {
         let unreadable = || InvalidAddress::new("expected name=value after name=value");
         let (name, value, after) = first_pair(left).ok_or_else(unreadable)?;
         let (pair, _) = left.split_at(left.len() - after.len());
-        if !said.takes(name, || value) {
+        if !tls.takes(name, || value) {
             others.push_str(pair);
             others.push(' ');
         }
@@ -165,37 +165,37 @@ mod tests {
 
     #[test]
     fn what_is_about_tls_is_taken_out_of_urls() {
-        let file = |path: &str| Speech::Tls(Roots::File(path.into()));
-        let machine = Speech::Tls(Roots::Machine);
-        for (url, rest, speech) in [
-            ("postgres://h/db", "postgres://h/db", Speech::Plain),
-            ("postgres://h/db?sslmode=disable", "postgres://h/db", Speech::Plain),
-            ("postgresql://h?sslmode=require", "postgresql://h", machine.clone()),
-            ("postgres://h?sslmode=verify-ca&a=b", "postgres://h?a=b", machine.clone()),
-            ("postgres://h?a=b&ssl%6Dode=verify-full&c=d", "postgres://h?a=b&c=d", machine.clone()),
-            ("postgres://h?sslmode=require&sslrootcert=system", "postgres://h", machine.clone()),
-            ("postgres://h?sslmode=require&sslrootcert=", "postgres://h", machine.clone()),
+        let file = |path: &str| TlsMode::On(RootSource::File(path.into()));
+        let system = TlsMode::On(RootSource::System);
+        for (url, rest, mode) in [
+            ("postgres://h/db", "postgres://h/db", TlsMode::Off),
+            ("postgres://h/db?sslmode=disable", "postgres://h/db", TlsMode::Off),
+            ("postgresql://h?sslmode=require", "postgresql://h", system.clone()),
+            ("postgres://h?sslmode=verify-ca&a=b", "postgres://h?a=b", system.clone()),
+            ("postgres://h?a=b&ssl%6Dode=verify-full&c=d", "postgres://h?a=b&c=d", system.clone()),
+            ("postgres://h?sslmode=require&sslrootcert=system", "postgres://h", system.clone()),
+            ("postgres://h?sslmode=require&sslrootcert=", "postgres://h", system.clone()),
             (
                 "postgres://h?sslrootcert=/a%20b.pem&sslmode=verify-full",
                 "postgres://h",
                 file("/a b.pem"),
             ),
-            // A password may look like a query, and a later word counts more.
-            ("postgres://u:p?sslmode=x@h?sslmode=require", "postgres://u:p?sslmode=x@h", machine),
-            ("postgres://h?sslmode=require&sslmode=disable", "postgres://h", Speech::Plain),
+            // A password may look like a query, and a later parameter counts.
+            ("postgres://u:p?sslmode=x@h?sslmode=require", "postgres://u:p?sslmode=x@h", system),
+            ("postgres://h?sslmode=require&sslmode=disable", "postgres://h", TlsMode::Off),
         ] {
-            assert_eq!(split(url).unwrap(), (rest.to_owned(), speech), "{url}");
+            assert_eq!(split(url).unwrap(), (rest.to_owned(), mode), "{url}");
         }
     }
 
     #[test]
     fn what_is_about_tls_is_taken_out_of_pairs() {
-        let full = Speech::Tls(Roots::File("/a b.pem".into()));
+        let full = TlsMode::On(RootSource::File("/a b.pem".into()));
         let text =
             " host=h sslmode = 'verify-full' password='it\\'s' sslrootcert='/a b.pem' port=5";
         assert_eq!(split(text).unwrap(), ("host=h password='it\\'s' port=5 ".to_owned(), full));
-        assert_eq!(split("host=h").unwrap(), ("host=h ".to_owned(), Speech::Plain));
-        let escaped = Speech::Tls(Roots::File("/a b.pem".into()));
+        assert_eq!(split("host=h").unwrap(), ("host=h ".to_owned(), TlsMode::Off));
+        let escaped = TlsMode::On(RootSource::File("/a b.pem".into()));
         let text = "sslrootcert=/a\\ b.pem sslmode=require";
         assert_eq!(split(text).unwrap(), (String::new(), escaped));
         // Nothing that follows a slip is overlooked.

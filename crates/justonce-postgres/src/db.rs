@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL, and one statement on one of them.
+//! Statements on connections to PostgreSQL.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,31 +17,30 @@ use crate::error::{
 use crate::numbers::moment;
 use crate::schema::Schema;
 use crate::statements::{
-    PATIENT_SESSION, PROMPT_SESSION, READS_SESSION, SESSION, STEPS_SESSION, Statements,
+    LONG_LOCKS_SESSION, READS_SESSION, SESSION, SHORT_LOCKS_SESSION, STEPS_SESSION, Statements,
 };
 
-/// How often a statement that lost against another one is sent at most.
+/// The limit of tries of a statement that lost a conflict.
 const TRIES: u32 = 5;
 
-/// How many steps wait at once for records which somebody else has: those of others wait in turn.
-const PATIENT_CONNECTIONS: usize = 4;
-/// How many connections read at once: a page, a count, a record to look at.
+/// The limit of steps that wait for locked records at once.
+const WAITING_CONNECTIONS: usize = 4;
+/// The limit of reads at once: pages, counts, single records.
 const READ_CONNECTIONS: usize = 4;
 
-/// What a statement is given.
+/// The parameters of a statement.
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// A database and everything that is needed to work with it.
+/// The connections to a database, and the statements for it.
 pub(crate) struct Db {
     pub(crate) schema: Schema,
     pub(crate) sql: Statements,
     steps: Connections,
-    /// For steps that wait for a record which somebody else has: no other step waits for them.
-    patient: Connections,
-    /// For what only reads, and may take long: no step waits for it.
+    /// For steps that wait for locked records, so that other steps do not wait for them.
+    waiting: Connections,
+    /// For reads, which may take long, so that steps do not wait for them.
     reads: Connections,
-    /// For callers' transactions, which may last: the steps of the protocol must never wait for
-    /// them.
+    /// For callers' transactions, which may take long, so that steps do not wait for them.
     callers: Connections,
     clock: Option<Box<dyn Clock>>,
 }
@@ -56,26 +55,26 @@ impl Db {
     ) -> StoreResult<Self> {
         let sql = Statements::new(&schema);
         let ours = |most, last| Connections::new(endpoint, most, &[SESSION, STEPS_SESSION, last]);
-        let steps = ours(connections, PROMPT_SESSION)?;
-        let patient = ours(PATIENT_CONNECTIONS, PATIENT_SESSION)?;
+        let steps = ours(connections, SHORT_LOCKS_SESSION)?;
+        let waiting = ours(WAITING_CONNECTIONS, LONG_LOCKS_SESSION)?;
         let reads = ours(READ_CONNECTIONS, READS_SESSION)?;
         let callers = Connections::for_callers(endpoint, transactions, SESSION)?;
-        Ok(Self { schema, sql, steps, patient, reads, callers, clock })
+        Ok(Self { schema, sql, steps, waiting, reads, callers, clock })
     }
 
-    /// The moment to pass to a statement: nothing, unless a test has brought a clock.
+    /// The time for a statement: `None` for the server's, a moment in tests.
     pub(crate) fn now(&self) -> Option<i64> {
         self.clock.as_ref().map(|clock| moment(clock.now()))
     }
 
     /// A connection for a step.
     pub(crate) async fn client(&self) -> StoreResult<Connection> {
-        self.patient.give_up_idle();
-        self.reads.give_up_idle();
+        self.waiting.close_idle();
+        self.reads.close_idle();
         self.steps.get().await
     }
 
-    /// A connection for what only reads. Where the server takes no more of them, one for steps.
+    /// A connection for reads. If the server takes no more connections, one for steps.
     async fn read_client(&self) -> StoreResult<Connection> {
         match self.reads.get().await {
             Err(error) if is_full(&error) => self.client().await,
@@ -90,59 +89,35 @@ impl Db {
 
     /// Runs a statement that gives one row.
     pub(crate) async fn one(&self, sql: &str, params: Params<'_>) -> StoreResult<Row> {
-        self.one_by(None, sql, params).await
+        one_of(self.all_by(None, sql, params).await?)
     }
 
-    /// Runs a statement that gives one row.
-    pub(crate) async fn one_by(
-        &self,
-        way: Option<Connection>,
-        sql: &str,
-        params: Params<'_>,
-    ) -> StoreResult<Row> {
-        one_of(self.all_by(way, sql, params).await?)
-    }
-
-    /// Runs a statement that gives one row or none.
-    pub(crate) async fn maybe_one_by(
-        &self,
-        way: Option<Connection>,
-        sql: &str,
-        params: Params<'_>,
-    ) -> StoreResult<Option<Row>> {
-        let mut rows = self.all_by(way, sql, params).await?;
-        if rows.len() > 1 {
-            return Err(rows_instead_of_one(rows.len()));
-        }
-        Ok(rows.pop())
-    }
-
-    /// Runs a statement that may write, and gives all its rows. Whoever has a connection already
-    /// waits for nothing: neither for another one, nor for a record that somebody else has.
+    /// Runs a statement that may write, and gives all its rows. On a given connection it does not
+    /// wait for a locked record.
     pub(crate) async fn all_by(
         &self,
-        way: Option<Connection>,
+        connection: Option<Connection>,
         sql: &str,
         params: Params<'_>,
     ) -> StoreResult<Vec<Row>> {
-        match way {
+        match connection {
             Some(client) => tried(client, sql, params).await,
             None => match tried(self.client().await?, sql, params).await {
-                Err(error) if is_locked(&error) => self.all_patient(sql, params).await,
+                Err(error) if is_locked(&error) => self.all_waiting(sql, params).await,
                 done => done,
             },
         }
     }
 
-    /// Runs a statement that gives one row, and waits for a record which somebody else has.
-    pub(crate) async fn one_patient(&self, sql: &str, params: Params<'_>) -> StoreResult<Row> {
-        one_of(self.all_patient(sql, params).await?)
+    /// Runs a statement that gives one row, and waits for a locked record.
+    pub(crate) async fn one_waiting(&self, sql: &str, params: Params<'_>) -> StoreResult<Row> {
+        one_of(self.all_waiting(sql, params).await?)
     }
 
-    /// Runs a statement that may write, and waits for a record which somebody else has.
-    async fn all_patient(&self, sql: &str, params: Params<'_>) -> StoreResult<Vec<Row>> {
-        // Too many wait already.
-        let client = self.patient.get().await.map_err(|_| locked())?;
+    /// Runs a statement that may write, and waits for a locked record.
+    async fn all_waiting(&self, sql: &str, params: Params<'_>) -> StoreResult<Vec<Row>> {
+        // Too many steps wait already.
+        let client = self.waiting.get().await.map_err(|_| locked())?;
         tried(client, sql, params).await
     }
 
@@ -156,7 +131,7 @@ impl Db {
             {
                 client.end();
             }
-            // Whether or not it was sent: it changes nothing.
+            // Even if it was sent, it changed nothing.
             store_error(error, Reached::Nothing)
         })
     }
@@ -167,13 +142,7 @@ impl Db {
     }
 }
 
-impl std::fmt::Debug for Db {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Db").field("schema", &self.schema).finish_non_exhaustive()
-    }
-}
-
-/// A statement that may write, sent again if it lost against another one.
+/// A statement that may write. It is sent again if it lost a conflict.
 async fn tried(mut client: Connection, sql: &str, params: Params<'_>) -> StoreResult<Vec<Row>> {
     let mut tries = 1;
     loop {
@@ -195,10 +164,10 @@ async fn tried(mut client: Connection, sql: &str, params: Params<'_>) -> StoreRe
     }
 }
 
-/// What a statement gave, or how far it had come when it failed.
+/// The rows, or the error and how far the statement had come.
 type Done = Result<Vec<Row>, (tokio_postgres::Error, Reached)>;
 
-/// One statement. If nobody waits for it any more, it is cancelled.
+/// One statement. It is cancelled if its caller drops it.
 async fn once(client: Connection, sql: &str, params: Params<'_>) -> (Done, Option<Connection>) {
     let mut guard = CancelOnDrop::default();
     let client = guard.watch(client);
@@ -215,7 +184,7 @@ async fn all(client: &Client, sql: &str, params: Params<'_>) -> Done {
     let sent = client.query_raw(&statement, params).await.map_err(at(Reached::Sent))?;
     let mut sent = pin!(sent);
     let mut rows = Vec::new();
-    // Only behind the last row comes the word that it is committed.
+    // The end, after the last row, confirms the commit.
     loop {
         let reached = if rows.is_empty() { Reached::Sent } else { Reached::Row };
         match sent.try_next().await.map_err(at(reached))? {
@@ -225,12 +194,11 @@ async fn all(client: &Client, sql: &str, params: Params<'_>) -> Done {
     }
 }
 
-fn one_of(mut rows: Vec<Row>) -> StoreResult<Row> {
+/// The only row.
+pub(crate) fn one_of(mut rows: Vec<Row>) -> StoreResult<Row> {
     let count = rows.len();
-    rows.pop().filter(|_| count == 1).ok_or_else(|| rows_instead_of_one(count))
-}
-
-fn rows_instead_of_one(count: usize) -> StoreError {
-    let message = format!("PostgreSQL answered a step with {count} rows instead of one");
-    StoreError::maybe_applied(StoreErrorKind::Protocol, message)
+    rows.pop().filter(|_| count == 1).ok_or_else(|| {
+        let message = format!("PostgreSQL answered a step with {count} rows instead of one");
+        StoreError::maybe_applied(StoreErrorKind::Protocol, message)
+    })
 }

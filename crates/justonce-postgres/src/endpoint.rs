@@ -1,4 +1,4 @@
-//! A database as it is reached: by every connection in the same way.
+//! How all connections to a database are made.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use tokio_postgres::config::{SslMode, SslNegotiation, TargetSessionAttrs};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 
-use crate::address::{InvalidAddress, Speech, split};
+use crate::address::{InvalidAddress, TlsMode, split};
 use crate::tls::{self, Connector};
 
 /// How long making a connection may take.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A silent connection is asked after this long whether it is alive, and then so often.
+/// After this long without traffic a connection is probed.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
-/// The pause between such questions.
+/// The pause between two probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// How many go unanswered before a connection counts as dead.
+/// How many probes may stay unanswered before a connection counts as dead.
 const KEEPALIVE_RETRIES: u32 = 3;
 /// How long sent data may stay unacknowledged before a connection counts as dead.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// What a connection with TLS is read from and written to.
+/// The stream of a connection with TLS.
 pub(crate) type Stream = <Connector as MakeTlsConnect<Socket>>::Stream;
 
-/// A database, and how to speak to it.
+/// A database, and how to connect to it.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(crate) config: Config,
@@ -32,30 +32,30 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads an address, and the certificates that it asks for.
+    /// Parses an address, and reads the certificates that it names.
     pub(crate) fn of(address: &str) -> Result<Self, InvalidAddress> {
-        let (rest, speech) = split(address)?;
+        let (rest, mode) = split(address)?;
         let config = configured(&rest).map_err(|error| {
             let cause = std::error::Error::source(&error).map(ToString::to_string);
             InvalidAddress::new(cause.unwrap_or_else(|| error.to_string()))
         })?;
-        Self::speaking(config, &speech)
+        Self::with_tls(config, &mode)
     }
 
-    fn speaking(mut config: Config, speech: &Speech) -> Result<Self, InvalidAddress> {
+    fn with_tls(mut config: Config, mode: &TlsMode) -> Result<Self, InvalidAddress> {
         let direct = config.get_ssl_negotiation() == SslNegotiation::Direct;
-        config.ssl_mode(match speech {
-            Speech::Plain if direct => {
+        config.ssl_mode(match mode {
+            TlsMode::Off if direct => {
                 let why = "sslnegotiation=direct is for TLS: add sslmode=verify-full";
                 return Err(InvalidAddress::new(why));
             }
-            Speech::Plain => SslMode::Disable,
-            Speech::Tls(_) => SslMode::Require,
+            TlsMode::Off => SslMode::Disable,
+            TlsMode::On(_) => SslMode::Require,
         });
-        Ok(Self { config, connector: tls::connector(speech)? })
+        Ok(Self { config, connector: tls::connector(mode)? })
     }
 
-    /// Makes a connection. What accepts one and then says nothing is not waited for.
+    /// Connects. The timeout also ends connections that are accepted and then stay silent.
     pub(crate) async fn connect(&self) -> Result<(Client, Connection<Socket, Stream>), Error> {
         let each = self.config.get_connect_timeout().map_or(CONNECT_TIMEOUT, |each| *each);
         let hosts = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).max(1);
@@ -65,7 +65,7 @@ impl Endpoint {
     }
 }
 
-/// The settings that every connection of ours has, unless the address says otherwise.
+/// The defaults of our connections; most of them can be overridden in the address.
 fn configured(address: &str) -> Result<Config, Error> {
     let mut config: Config = address.parse()?;
     if config.get_connect_timeout().is_none() {
@@ -81,7 +81,7 @@ fn configured(address: &str) -> Result<Config, Error> {
     config.keepalives_interval(KEEPALIVE_INTERVAL);
     config.keepalives_retries(KEEPALIVE_RETRIES);
     if config.get_hosts().len() > 1 {
-        // Of several servers only the one that takes writes can be asked.
+        // Of several servers only the one that accepts writes is of use.
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
     Ok(config)

@@ -1,10 +1,9 @@
-//! What an error of PostgreSQL means: what went wrong, and whether the step took place.
+//! Errors of PostgreSQL, and whether the step was applied.
 //!
-//! A statement of ours is a transaction of its own. Its row is sent before it is committed, its
-//! end is reported after. That it was not committed is certain where nothing was sent, or where
-//! the server itself says that the statement failed. Whatever else ends it, a connection that
-//! breaks, a server that ends, a pooler in between that speaks for a server it has lost, may have
-//! come right after the commit.
+//! Each statement is a transaction. Its row is sent before the commit, its end is reported after.
+//! It was certainly not committed if nothing was sent, or if the server itself reports that the
+//! statement failed. Anything else may have happened right after the commit: a broken connection, a
+//! server that ends, a pooler that reports a lost server.
 
 use deadpool_postgres::PoolError;
 use justonce_core::{Effect, StoreError, StoreErrorKind};
@@ -25,31 +24,26 @@ pub(crate) const POOLED: &str = "A pooler gives transactions of one connection t
 pub(crate) enum Reached {
     /// It was not sent.
     Nothing,
-    /// It was sent, and nothing was heard of it.
+    /// It was sent, and nothing was received.
     Sent,
-    /// Its row was heard of, its end was not.
+    /// Its row was received, its end was not.
     Row,
 }
 
-/// An error as the protocol wants it.
+/// An error of the protocol.
 pub(crate) fn store_error(error: Error, reached: Reached) -> StoreError {
     let kind = kind_of(&error);
     let message = message_of(&error);
-    if is_certain(&error, reached) {
+    if reached == Reached::Nothing || is_rolled_back(&error) {
         StoreError::not_applied(kind, message).because(error)
     } else {
         StoreError::maybe_applied(kind, message).because(error)
     }
 }
 
-/// Whether a statement that failed this way has certainly not been committed.
-fn is_certain(error: &Error, reached: Reached) -> bool {
-    reached == Reached::Nothing || is_rolled_back(error)
-}
-
-/// Whether the server itself says that a statement failed, and with it its transaction. It names
-/// the place in its own source; poolers do not. What ends a connection says nothing about what came
-/// before it, and poolers use the codes of lost connections and failed systems for all they lose.
+/// Whether the server itself reports that a statement failed, and with it its transaction. It names
+/// the routine in its source; poolers do not. An error that ends a connection tells nothing about
+/// earlier statements, and poolers use the codes of lost connections and failed systems for it.
 pub(crate) fn is_rolled_back(error: &Error) -> bool {
     error.as_db_error().is_some_and(|db| {
         let is_lost = matches!(db.code().code().get(..2), Some("08" | "58"))
@@ -58,7 +52,7 @@ pub(crate) fn is_rolled_back(error: &Error) -> bool {
     })
 }
 
-/// Somebody else has a record that a step needs.
+/// Another transaction has locked the record of a step.
 #[derive(Clone, Copy, Debug)]
 struct Locked;
 
@@ -70,13 +64,12 @@ impl std::fmt::Display for Locked {
 
 impl std::error::Error for Locked {}
 
-/// Somebody else has the record, and is not waited for any longer.
+/// The record stayed locked for the time limit.
 pub(crate) fn locked() -> StoreError {
     StoreError::not_applied(StoreErrorKind::TimedOut, Locked.to_string()).because(Locked)
 }
 
-/// Whether somebody else has what a statement needs, and is not waited for any longer. Nothing was
-/// applied then.
+/// Whether a record stayed locked for the time limit. Nothing was applied then.
 pub(crate) fn is_locked(error: &StoreError) -> bool {
     let source = std::error::Error::source(error);
     source.is_some_and(|source| source.is::<Locked>())
@@ -84,7 +77,7 @@ pub(crate) fn is_locked(error: &StoreError) -> bool {
             && code_of(error) == Some(&SqlState::LOCK_NOT_AVAILABLE))
 }
 
-/// Whether the server has as many connections as it takes.
+/// Whether the server takes no more connections.
 pub(crate) fn is_full(error: &StoreError) -> bool {
     code_of(error) == Some(&SqlState::TOO_MANY_CONNECTIONS)
 }
@@ -93,14 +86,13 @@ fn ends_connection(error: &DbError) -> bool {
     !matches!(error.parsed_severity(), Some(Severity::Error))
 }
 
-/// Whether the same statement may be sent again at once: it lost against another one.
+/// Whether the statement lost a conflict, and may be sent again at once.
 pub(crate) fn lost_a_conflict(error: &Error) -> bool {
     let conflicts = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
     error.code().is_some_and(|code| conflicts.contains(code))
 }
 
-/// Whether the connection must not be used again: it ends, or its server is no longer the one
-/// that takes writes.
+/// Whether the connection must not be used again: it ends, or its server takes no writes any more.
 pub(crate) fn spoils_connection(error: &Error) -> bool {
     match error.as_db_error() {
         Some(db) => ends_connection(db) || *db.code() == SqlState::READ_ONLY_SQL_TRANSACTION,
@@ -108,12 +100,12 @@ pub(crate) fn spoils_connection(error: &Error) -> bool {
     }
 }
 
-/// Whether the server takes no writes: then nothing was applied, and what only reads goes on.
+/// Whether the server is read-only. Nothing was applied then, and reads still work.
 pub(crate) fn is_read_only(error: &StoreError) -> bool {
     code_of(error) == Some(&SqlState::READ_ONLY_SQL_TRANSACTION)
 }
 
-/// What PostgreSQL calls what went wrong.
+/// The code of PostgreSQL for an error.
 fn code_of(error: &StoreError) -> Option<&SqlState> {
     let error = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Error>());
     error.and_then(Error::code)
@@ -136,7 +128,7 @@ fn kind_of(error: &Error) -> StoreErrorKind {
         StoreErrorKind::Unavailable
     } else {
         match code.code().get(..2) {
-            // Connections, authorization, resources, conflicts, the operator's doing.
+            // Connections, authorization, resources, conflicts, operator intervention.
             Some("08" | "28" | "40" | "53" | "57") => StoreErrorKind::Unavailable,
             Some("58") => StoreErrorKind::Stopped,
             _ => StoreErrorKind::Protocol,
@@ -147,7 +139,7 @@ fn kind_of(error: &Error) -> StoreErrorKind {
 fn message_of(error: &Error) -> String {
     let message = advised(error);
     match error.code().and_then(|code| code.code().get(..2)) {
-        // Each connection asks for what it has prepared itself.
+        // Each connection uses only statements that it has prepared itself.
         Some("26") => format!("{message}. {POOLED}"),
         _ if error.code() == Some(&SqlState::DUPLICATE_PSTATEMENT) => {
             format!("{message}. {POOLED}")
@@ -159,7 +151,7 @@ fn message_of(error: &Error) -> String {
     }
 }
 
-/// What went wrong, and what to do about it where that is about TLS.
+/// The message of an error, with advice if TLS is the reason.
 pub(crate) fn advised(error: &Error) -> String {
     let (message, advice) = match error.as_db_error() {
         Some(db) => {
@@ -176,8 +168,8 @@ pub(crate) fn advised(error: &Error) -> String {
     advice.map_or_else(|| message.clone(), |advice| format!("{message}. {advice}"))
 }
 
-/// Whether the server turned a connection away as it was without TLS. It has no code of its own
-/// for that, and some speak the operator's language.
+/// Whether the server refused a connection without TLS. There is no special code for that, and
+/// messages may be translated.
 fn wants_tls(error: &DbError) -> bool {
     let turned_away = *error.code() == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
         && error.routine() == Some("ClientAuthentication");
@@ -185,7 +177,7 @@ fn wants_tls(error: &DbError) -> bool {
     turned_away && !message.contains("SSL") || message.contains("SSL required")
 }
 
-/// No connection could be had, so nothing was sent.
+/// There was no connection, so nothing was sent.
 pub(crate) fn no_connection(error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => store_error(error, Reached::Nothing),
@@ -200,7 +192,7 @@ pub(crate) fn no_connection(error: PoolError) -> StoreError {
     }
 }
 
-/// What a stored row holds is not what we write.
+/// A row has content that this store does not write.
 pub(crate) fn damaged(what: impl std::fmt::Display) -> StoreError {
     StoreError::not_applied(StoreErrorKind::Damaged, format!("a record is damaged: {what}"))
 }

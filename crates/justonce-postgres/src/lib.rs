@@ -1,5 +1,5 @@
-//! The PostgreSQL store, for any number of processes at once, with the caller's writes in the same
-//! transaction.
+//! The PostgreSQL store of Justonce, for any number of processes, with the caller's writes in the
+//! same transaction.
 //!
 //! ```no_run
 //! use justonce_core::{
@@ -17,7 +17,7 @@
 //! // Effects elsewhere: as with every store.
 //! engine.run(&operation, async |_| Ok(Outcome::bytes("charged 5"))).await?;
 //!
-//! // Effects in this database: exactly once. What was not committed had none, so it may run again.
+//! // Effects in this database: exactly once. An attempt that was not committed may run again.
 //! let scope = Scope::builder().tenant("acme").operation("transfer").build()?;
 //! let fingerprint = Fingerprint::of_json(&scope, br#"{"cents": 5}"#);
 //! let transfer = Operation::new(scope, Key::client("transfer-17")?, fingerprint)
@@ -33,42 +33,48 @@
 //! ```
 //!
 //! The rules of the protocol are inside the database (`migrations/`, `sql/`), so that each step is
-//! one statement: a first-time operation costs two, a duplicate one that neither writes nor locks.
-//! Callers who come at once share statements, and with them commits and syncs of the disk. Time is
-//! the server's. Those who wait for an operation are told by the server. The schema is made and
-//! kept up to date by [`migrate`]; [`tx`] is for the caller's own writes.
+//! one statement: a first-time operation takes two, a duplicate one that neither writes nor locks.
+//! Concurrent steps share statements, and with them commits and syncs of the disk. Time is the
+//! server's. The server wakes callers that wait for an operation. [`migrate`] creates and updates
+//! the schema; [`tx`] is for the caller's own writes.
 //!
 //! Behind PgBouncer it needs `pool_mode = session`; a pooler that gives each transaction another
 //! connection to the server is refused when the store is opened.
 //!
-//! With the feature `tls` (rustls and ring), an address that says `sslmode=verify-full` makes every
-//! connection speak TLS, to a server whose certificate fits. `sslrootcert=FILE` names the only
-//! authorities that may vouch for it; without it, those of the machine do. `require` and
-//! `verify-ca` check as much. Without `sslmode`, TLS is not spoken.
+//! With the feature `tls` (rustls and ring), `sslmode=verify-full` in the address uses TLS for
+//! every connection, and verifies the certificate. The trust roots are those of the machine, or
+//! those in `sslrootcert=FILE`. `require` and `verify-ca` verify as much. Without `sslmode`, there
+//! is no TLS.
 
 mod address;
-mod begun;
+mod batch;
+mod committed;
 mod connections;
 mod db;
 mod endpoint;
 mod error;
-mod listener;
+mod list;
 mod maintenance;
 pub mod migrate;
 mod numbers;
 mod open;
-mod pooled;
-mod promise;
+mod policy;
+mod pooler;
 mod read;
 mod records;
+mod reply;
+mod row;
 mod schema;
 mod statements;
 mod step;
+mod store;
+mod subscription;
+mod timeline_codec;
 mod tls;
-mod together;
 pub mod tx;
-mod words;
+mod waiters;
 
 pub use address::InvalidAddress;
-pub use open::{PostgresBuilder, PostgresStore};
+pub use open::PostgresBuilder;
 pub use schema::InvalidSchema;
+pub use store::PostgresStore;

@@ -1,6 +1,5 @@
-//! The schema, step by step: each file in `migrations/` is applied once, in order, by whoever
-//! comes first. Steps of later releases only add, so that the programs of the release before go
-//! on.
+//! Migrations of the schema: each file in `migrations/` is applied once, in order. Later releases
+//! only add, so that the previous release can run on the same schema.
 //!
 //! ```no_run
 //! use justonce_postgres::migrate;
@@ -22,7 +21,7 @@ use tokio_postgres::Client;
 use crate::address::InvalidAddress;
 use crate::endpoint::Endpoint;
 use crate::error::{POOLED, advised};
-use crate::pooled::is_pooled;
+use crate::pooler;
 use crate::schema::{InvalidSchema, Schema};
 
 /// The oldest PostgreSQL that will do, as the server numbers itself.
@@ -43,8 +42,7 @@ const STEPS: [(i32, &str, &str); 11] = [
     (11, "held", include_str!("../migrations/0011_held.sql")),
 ];
 
-/// The schema itself. It is made only where it is not there: who may not make schemas can be given
-/// an empty one.
+/// Creates the schema if it does not exist: a role without that right can be given an empty one.
 const SCHEMA: &str = "\
 DO $make$ BEGIN
     IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = '@name@') THEN
@@ -52,7 +50,7 @@ DO $make$ BEGIN
     END IF;
 END $make$;";
 
-/// The table that says which steps were applied.
+/// The table of applied steps.
 const HISTORY: &str = "\
 CREATE TABLE IF NOT EXISTS @schema@.migrations (
     number integer PRIMARY KEY,
@@ -62,12 +60,13 @@ CREATE TABLE IF NOT EXISTS @schema@.migrations (
 
 /// One step of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Migration {
     /// Its number.
     pub number: i32,
     /// Its name.
     pub name: &'static str,
-    /// What it does, its note that it was applied included.
+    /// Its statements, with the entry in the table of applied steps.
     pub sql: String,
 }
 
@@ -75,15 +74,15 @@ pub struct Migration {
 ///
 /// # Errors
 ///
-/// If the database cannot be asked, or its schema is newer than this program.
+/// If the database cannot be reached, or its schema is newer than this program.
 pub async fn pending(url: &str, schema: &str) -> Result<Vec<Migration>, MigrateError> {
     let schema = Schema::new(schema)?;
     let endpoint = Endpoint::of(url)?;
     missing(&connect(&endpoint).await?, &schema).await
 }
 
-/// Applies the steps that a database does not have yet, all or none, and says which. Of several
-/// who do this at once, one does it and the others wait.
+/// Applies the steps that a database does not have yet, all or none, and returns them. Concurrent
+/// calls wait for each other.
 ///
 /// # Errors
 ///
@@ -122,7 +121,7 @@ pub(crate) async fn apply_to(
     let transaction = client.transaction().await?;
     let lock = "SELECT pg_advisory_xact_lock(hashtextextended('justonce migrate ' || $1, 0))";
     transaction.execute(lock, &[&schema.name()]).await?;
-    // Whoever held the lock before may have done it all.
+    // A concurrent call may have applied them.
     let steps = missing(transaction.client(), schema).await?;
     for step in &steps {
         transaction.batch_execute(&step.sql).await?;
@@ -132,13 +131,9 @@ pub(crate) async fn apply_to(
 }
 
 async fn connect(endpoint: &Endpoint) -> Result<Client, MigrateError> {
-    let (client, connection) = endpoint.connect().await?;
-    tokio::spawn(async move {
-        // Whatever breaks it, the client hears of it too.
-        let _ = connection.await;
-    });
-    // What is prepared below would not be there.
-    if is_pooled(endpoint, &client).await? {
+    let client = pooler::connect(endpoint).await?;
+    // Behind such a pooler, prepared statements would be lost.
+    if pooler::is_pooled(endpoint, &client).await? {
         return Err(MigrateError::Pooled);
     }
     let row = client
@@ -152,7 +147,7 @@ async fn connect(endpoint: &Endpoint) -> Result<Client, MigrateError> {
     Ok(client)
 }
 
-/// Refuses servers that the rules do not run on, and databases that cannot hold every key.
+/// Refuses servers that are too old, and databases that cannot hold every key.
 fn check(version: i32, encoding: String) -> Result<(), MigrateError> {
     if version < MIN_SERVER {
         return Err(MigrateError::OldServer(version / 10_000));
@@ -164,7 +159,7 @@ fn check(version: i32, encoding: String) -> Result<(), MigrateError> {
 }
 
 async fn missing(client: &Client, schema: &Schema) -> Result<Vec<Migration>, MigrateError> {
-    // The catalogue is read, not asked by name: names are remembered within a transaction.
+    // The catalogue is queried: names that are resolved once are cached within a transaction.
     let there = "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = $1 \
                  AND tablename = 'migrations')";
     let mut newest = 0;
@@ -182,7 +177,7 @@ async fn missing(client: &Client, schema: &Schema) -> Result<Vec<Migration>, Mig
     Ok(steps.map(step).collect())
 }
 
-/// All that a step does, also if somebody runs it by hand.
+/// The whole text of a step, complete also if it is run by hand.
 fn whole(number: i32, name: &str, sql: &str, schema: &Schema) -> String {
     let first = match number {
         1 => format!("{}\n\n{HISTORY}\n\n", SCHEMA.replace("@name@", schema.name())),
@@ -195,6 +190,7 @@ fn whole(number: i32, name: &str, sql: &str, schema: &Schema) -> String {
 
 /// Why a schema could not be brought up to date.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum MigrateError {
     /// The schema was made by a newer release.
     Newer {
@@ -215,7 +211,7 @@ pub enum MigrateError {
     Address(InvalidAddress),
     /// A schema cannot have this name.
     Schema(InvalidSchema),
-    /// The database said no.
+    /// The database refused, or could not be reached.
     Database(tokio_postgres::Error),
 }
 
@@ -291,5 +287,31 @@ mod tests {
         assert_eq!(old, "the server is PostgreSQL 13: 14 or later is needed");
         let encoding = checked(140_000, "LATIN1").unwrap_err();
         assert_eq!(encoding, "the database is in LATIN1: it must be in UTF8");
+    }
+
+    #[test]
+    fn released_steps_never_change() {
+        // FNV-1a of each file, comments included. A change is a step of its own.
+        let sum = |sql: &str| {
+            sql.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+                (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
+        };
+        let released: [u64; STEPS.len()] = [
+            0x3a33_b708_1784_938b,
+            0xe9e2_d9c3_aa08_8e29,
+            0x968c_8815_7af7_c7c2,
+            0x1313_b37e_9771_570a,
+            0x1631_6c24_ca24_6e8f,
+            0x9543_0192_845f_b681,
+            0xf183_7f7c_939e_d33d,
+            0x1009_42f1_0dfb_5d85,
+            0x9ed8_a76e_2255_71c2,
+            0xbdcd_0707_abdf_2054,
+            0xf5b4_f368_c8c4_1476,
+        ];
+        for (expected, (number, name, sql)) in released.into_iter().zip(STEPS) {
+            assert_eq!(sum(sql), expected, "step {number}, {name}: add a step instead");
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! Numbers as PostgreSQL has them: signed. None of ours comes near the limit, and what an absurd
-//! caller brings stays at it.
+//! Conversions to the signed numbers of PostgreSQL. Numbers above the limit become the limit.
 
 use std::time::Duration;
 
@@ -19,8 +18,8 @@ pub(crate) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A fence as it is compared and noted. The upper half of all numbers, which no store gives,
-/// becomes negative.
+/// A fence for comparisons and notes. The upper half of all numbers, which no store gives, becomes
+/// negative.
 pub(crate) fn fence_number(fence: Fence) -> i64 {
     fence.get().cast_signed()
 }

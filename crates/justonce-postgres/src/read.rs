@@ -1,23 +1,23 @@
-//! Rows read back. Nothing in them is trusted: what does not belong there is a damaged record.
+//! Reads records. Nothing in a row is trusted: anything unexpected is a damaged record.
 
 use std::sync::Arc;
 
 use justonce_core::codec::decode_outcome;
 use justonce_core::store::Stored;
 use justonce_core::{
-    Checkpoint, Damage, DamagedRecord, Entry, Failed, Fingerprint, InProgress, Key, Outcome, Owner,
-    Record, RecordId, Scope, Settled, State, StoreResult, Subject, Timeline, Timestamp, Token,
-    Tombstone, Unknown, UnknownReason, Waiting,
+    AwaitingRetry, Checkpoint, Damage, DamagedRecord, Entry, Failed, Fingerprint, InProgress, Key,
+    Outcome, Owner, Record, RecordId, Scope, Settled, State, StoreResult, Subject, Timeline,
+    Timestamp, Token, Tombstone, Unknown, UnknownReason,
 };
 use tokio_postgres::Row;
-use tokio_postgres::types::FromSql;
 
 use crate::error::damaged;
-use crate::numbers::{fence, small, timestamp, unsigned};
-use crate::promise::{after_retention, policy};
-use crate::words::note;
+use crate::numbers::{fence, small, timestamp};
+use crate::policy::{after_retention, policy};
+use crate::row::{column, needed};
+use crate::timeline_codec::note;
 
-/// How much of a row was asked for.
+/// The selected columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// All of it.
@@ -26,17 +26,7 @@ pub(crate) enum Part {
     Summary,
 }
 
-/// A column by its name.
-pub(crate) fn column<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> StoreResult<T> {
-    row.try_get(name).map_err(|error| damaged(format!("{name}: {error}")))
-}
-
-/// A column that this state of a record must have.
-pub(crate) fn needed<'a, T: FromSql<'a>>(row: &'a Row, name: &str) -> StoreResult<T> {
-    column::<Option<T>>(row, name)?.ok_or_else(|| damaged(format!("{name} is missing")))
-}
-
-/// The name of a record.
+/// The id of a record.
 pub(crate) fn id(row: &Row) -> StoreResult<RecordId> {
     let bytes: &[u8] = needed(row, "id")?;
     let bytes = bytes.try_into().map_err(|_| damaged("its name is no hash"))?;
@@ -74,18 +64,18 @@ pub(crate) fn entry(row: &Row, part: Part) -> StoreResult<Entry> {
             "in_progress" => State::InProgress(in_progress(row, part)?),
             "completed" => State::Completed(settled(row, part)?),
             "failed" => State::Failed(Failed::Final(settled(row, part)?)),
-            "waiting" => State::Failed(Failed::Waiting(Waiting {
+            "waiting" => State::Failed(Failed::AwaitingRetry(AwaitingRetry {
                 failure: reply(row, part)?,
                 retry_at: moment("retry_at")?,
                 expires_at: moment("expires_at")?,
                 policy: policy(row)?,
-                checkpoint: point(row, part)?,
+                checkpoint: checkpoint_of(row, part)?,
             })),
             "unknown" => State::Unknown(Unknown {
                 reason: reason(needed(row, "reason")?)?,
                 owner: Owner::new(needed(row, "owner")?),
                 policy: policy(row)?,
-                checkpoint: point(row, part)?,
+                checkpoint: checkpoint_of(row, part)?,
             }),
             other => return Err(damaged(format!("its state is {other:?}"))),
         },
@@ -114,7 +104,7 @@ fn in_progress(row: &Row, part: Part) -> StoreResult<InProgress> {
         claimed_at: timestamp("claimed_at", needed(row, "claimed_at")?)?,
         lease_until: timestamp("lease_until", needed(row, "lease_until")?)?,
         policy: policy(row)?,
-        checkpoint: point(row, part)?,
+        checkpoint: checkpoint_of(row, part)?,
     })
 }
 
@@ -128,7 +118,7 @@ fn settled(row: &Row, part: Part) -> StoreResult<Settled> {
 
 fn reply(row: &Row, part: Part) -> StoreResult<Outcome> {
     match part {
-        // A line in a list has no outcome, but shows whether it says anything.
+        // A summary has no outcome, but shows whether it is empty.
         Part::Summary => Ok(match column::<Option<bool>>(row, "is_empty")? {
             Some(false) => Outcome::bytes("not read"),
             Some(true) | None => Outcome::empty(),
@@ -137,7 +127,7 @@ fn reply(row: &Row, part: Part) -> StoreResult<Outcome> {
     }
 }
 
-fn point(row: &Row, part: Part) -> StoreResult<Option<Checkpoint>> {
+fn checkpoint_of(row: &Row, part: Part) -> StoreResult<Option<Checkpoint>> {
     if part == Part::Summary {
         return Ok(None);
     }
@@ -146,7 +136,7 @@ fn point(row: &Row, part: Part) -> StoreResult<Option<Checkpoint>> {
         .transpose()
 }
 
-/// A recovery point from its columns.
+/// A checkpoint from its columns.
 pub(crate) fn checkpoint(name: &[u8], data: &[u8], number: i64) -> StoreResult<Checkpoint> {
     let name = std::str::from_utf8(name).map_err(damaged)?;
     let point = Checkpoint::new(name, data.to_vec()).map_err(damaged)?;
@@ -162,9 +152,4 @@ pub(crate) fn outcome(id: &RecordId, bytes: &[u8]) -> StoreResult<Outcome> {
 /// Why an operation is unknown, by its name.
 pub(crate) fn reason(name: &str) -> StoreResult<UnknownReason> {
     UnknownReason::parse(name).ok_or_else(|| damaged(format!("its reason is {name:?}")))
-}
-
-/// A count.
-pub(crate) fn count(row: &Row, name: &str) -> StoreResult<u64> {
-    unsigned(name, needed(row, name)?)
 }

@@ -1,12 +1,12 @@
 //! The protocol on PostgreSQL.
 
-use justonce_core::store::{Records, Stored, may_share};
+use justonce_core::store::{Records, Stored, may_batch};
 use justonce_core::{Action, Answer, Fence, RecordId, Step, StoreResult};
 
+use crate::batch::{is_forgettable, may_batch_begin};
 use crate::error::damaged;
 use crate::numbers::fence_number;
-use crate::open::PostgresStore;
-use crate::together::{is_forgettable, may_join};
+use crate::store::PostgresStore;
 use crate::{read, step};
 
 impl Records for PostgresStore {
@@ -16,19 +16,19 @@ impl Records for PostgresStore {
         {
             return Ok(Answer::Applied);
         }
-        let together = match &step.action {
-            Action::Begin(begin) if !may_join(begin) => None,
+        let queue = match &step.action {
+            Action::Begin(begin) if !may_batch_begin(begin) => None,
             Action::Begin(begin) if is_forgettable(begin) => Some(&self.0.reruns),
             Action::Begin(_) => Some(&self.0.claims),
-            Action::Complete(_, outcome) if may_share(outcome) => Some(&self.0.completions),
+            Action::Complete(_, outcome) if may_batch(outcome) => Some(&self.0.completions),
             _ => None,
         };
-        if let Some(lanes) = together
-            && let Some(answer) = lanes.apply(step.clone()).await?
+        if let Some(queue) = queue
+            && let Some(answer) = queue.call(step.clone()).await?
         {
             return Ok(answer);
         }
-        // Large, and where steps go together rare.
+        // Large, and rare where steps are batched.
         Box::pin(step::apply(&self.0.db, None, step)).await
     }
 
@@ -44,14 +44,14 @@ impl Records for PostgresStore {
     }
 
     async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
-        let waiter = self.0.listener.waiter(id);
+        let waiter = self.0.subscription.register(id);
         let mut woken = std::pin::pin!(waiter.woken());
-        // From here on nothing is missed: neither an end nor a broken connection.
+        // From now on neither an end nor a broken connection is missed.
         woken.as_mut().enable();
-        self.0.listener.listening().await?;
+        self.0.subscription.listening().await?;
         let db = &self.0.db;
         let id = id.as_bytes().as_slice();
-        let row = db.one(&db.sql.wait, &[&db.now(), &id, &fence_number(fence)]).await?;
+        let row = db.one(&db.sql.watch, &[&db.now(), &id, &fence_number(fence)]).await?;
         if row.try_get(0).map_err(damaged)? {
             woken.await;
         }

@@ -24,7 +24,7 @@ impl Schema {
         &self.0
     }
 
-    /// A text of ours with the schema's name filled in.
+    /// A text with the schema's name filled in.
     pub(crate) fn fill(&self, sql: &str) -> String {
         sql.replace("@schema@", &format!("\"{}\"", self.0))
             .replace("@channel@", &format!("'{}'", self.0))

@@ -1,37 +1,42 @@
-//! A step of the protocol as one statement, and its answer.
+//! A step of the protocol as one statement.
 
 use justonce_core::codec::encode_outcome;
 use justonce_core::{
-    Action, Answer, Begin, Checkpoint, Claimed, Existing, FailureKind, Fence, Fingerprint,
-    HowResolved, Lost, NoteKind, Outcome, RecordId, Resolution, Resolve, Step, StoreError,
-    StoreErrorKind, StoreResult, SweepDone, Timestamp, UnknownSince,
+    Action, Answer, Begin, Checkpoint, Claimed, FailureKind, Fence, Fingerprint, HowResolved,
+    NoteKind, Outcome, RecordId, Resolution, Resolve, Step, StoreResult, SweepDone, UnknownSince,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::begun::Begun;
 use crate::connections::Connection;
-use crate::db::Db;
+use crate::db::{Db, one_of};
 use crate::error::{damaged, is_locked, is_read_only};
 use crate::numbers::{duration, fence, fence_number, moment};
-use crate::promise::Promise;
-use crate::read::{self, needed};
-use crate::words::{escaped, words_of};
+use crate::policy::PolicyColumns;
+use crate::reply::{Begun, begin_answer, held_since, written};
+use crate::row::{column, count, needed};
+use crate::timeline_codec::{escaped, words_of};
 
-/// Takes one step. What may go together with others has a connection already.
-pub(crate) async fn apply(db: &Db, way: Option<Connection>, step: &Step) -> StoreResult<Answer> {
+/// Takes one step. A step that was queued for a batch has a connection already.
+pub(crate) async fn apply(
+    db: &Db,
+    connection: Option<Connection>,
+    step: &Step,
+) -> StoreResult<Answer> {
     match &step.action {
-        Action::Begin(begin) => claim(db, way, &step.id, begin).await,
+        Action::Begin(begin) => claim(db, connection, &step.id, begin).await,
         Action::Peek(fingerprint) => peek(db, &step.id, fingerprint).await,
-        Action::Complete(fence, outcome) => complete(db, way, &step.id, *fence, outcome).await,
-        Action::Expire(fence) => give_up(db, step, *fence, false).await,
-        Action::Erase(fence) => give_up(db, step, *fence, true).await,
+        Action::Complete(fence, outcome) => {
+            complete(db, connection, &step.id, *fence, outcome).await
+        }
+        Action::Expire(fence) => expire_or_erase(db, step, *fence, false).await,
+        Action::Erase(fence) => expire_or_erase(db, step, *fence, true).await,
         Action::Sweep => sweep(db, &step.id).await,
         _ => write(db, step).await,
     }
 }
 
-/// A fingerprint as it is kept: its version, and its digest.
+/// A fingerprint in its column: its version and its digest.
 pub(crate) fn print_bytes(fingerprint: &Fingerprint) -> [u8; 33] {
     let mut bytes = [fingerprint.version(); 33];
     let (_, digest) = bytes.split_at_mut(1);
@@ -41,11 +46,11 @@ pub(crate) fn print_bytes(fingerprint: &Fingerprint) -> [u8; 33] {
 
 async fn claim(
     db: &Db,
-    way: Option<Connection>,
+    connection: Option<Connection>,
     id: &RecordId,
     begin: &Begin,
 ) -> StoreResult<Answer> {
-    let promise = Promise::of(&begin.policy);
+    let policy = PolicyColumns::of(&begin.policy);
     let (now, print, owner_word) =
         (db.now(), print_bytes(&begin.fingerprint), escaped(begin.owner.as_str()));
     let (id_bytes, token) = (id.as_bytes().as_slice(), begin.token.0.to_be_bytes());
@@ -64,52 +69,49 @@ async fn claim(
         &owner_word,
         &token,
         &late_from,
-        &promise.lease,
-        &promise.lease_cap,
-        &promise.on_lapsed,
-        &promise.on_failure,
-        &promise.back_off_first,
-        &promise.back_off_max,
-        &promise.max_attempts,
-        &promise.retention,
-        &promise.refuse,
+        &policy.lease,
+        &policy.lease_cap,
+        &policy.on_lapsed,
+        &policy.on_failure,
+        &policy.back_off_first,
+        &policy.back_off_max,
+        &policy.max_attempts,
+        &policy.retention,
+        &policy.refuse,
         &point_name,
         &point_data,
-        // Whether a record is waited for that somebody else has.
+        // Whether to wait for a locked record.
         &false,
     ];
-    let is_alone = way.is_none();
-    let row = match db.one_by(way, &db.sql.claim, &params).await {
-        Err(error) if is_read_only(&error) => db.one(&db.sql.begin, &params).await?,
-        claimed => claimed?,
+    let is_alone = connection.is_none();
+    let row = match db.all_by(connection, &db.sql.begin, &params).await {
+        Err(error) if is_read_only(&error) => db.one(&db.sql.begin_read_only, &params).await?,
+        claimed => one_of(claimed?)?,
     };
-    match claimed(&row, id, point, &promise) {
+    match claimed(&row, id, point, &policy) {
         Err(error) if is_alone && is_locked(&error) => {}
         answer => return answer,
     }
     if let Some(wait) = params.last_mut() {
         *wait = &true;
     }
-    claimed(&db.one_patient(&db.sql.claim, &params).await?, id, point, &promise)
+    claimed(&db.one_waiting(&db.sql.begin, &params).await?, id, point, &policy)
 }
 
-/// What `claim.sql` answers.
+/// The answer of `begin.sql`.
 fn claimed(
     row: &Row,
     id: &RecordId,
     point: Option<&Checkpoint>,
-    promise: &Promise,
+    policy: &PolicyColumns,
 ) -> StoreResult<Answer> {
     match row.try_get(0).map_err(damaged)? {
-        None => {
-            let answer = row.try_get::<_, Begun<'_>>(1).map_err(damaged)?.answer(id)?;
-            Ok(held_by(answer, id, row.try_get(3).map_err(damaged)?))
-        }
+        None => begin_answer(row, 1, id),
         Some(given) => Ok(Answer::Claimed(Claimed {
             fence: fence(given)?,
             attempt: 1,
             checkpoint: point.map(|point| point.clone().numbered(0)),
-            lease: duration("lease", promise.lease)?,
+            lease: duration("lease", policy.lease)?,
         })),
     }
 }
@@ -122,7 +124,7 @@ async fn peek(db: &Db, id: &RecordId, fingerprint: &Fingerprint) -> StoreResult<
 
 async fn complete(
     db: &Db,
-    way: Option<Connection>,
+    connection: Option<Connection>,
     id: &RecordId,
     fence: Fence,
     outcome: &Outcome,
@@ -130,12 +132,12 @@ async fn complete(
     let outcome = encode_outcome(outcome);
     let params = completion(db.now(), id, fence, &outcome);
     let params: [&(dyn ToSql + Sync); 4] = [&params.0, &params.1, &params.2, &params.3];
-    if db.maybe_one_by(way, &db.sql.complete, &params).await?.is_some() {
+    if !db.all_by(connection, &db.sql.complete, &params).await?.is_empty() {
         return Ok(Answer::Applied);
     }
-    // Nothing was changed: somebody else has it, or it has ended. Which one, all the rules know.
-    let row = db.one(&db.sql.complete_any, &params).await?;
-    completed(row.try_get(0).ok())
+    // Nothing was changed. The function tells why.
+    let row = db.one(&db.sql.complete_by_rules, &params).await?;
+    written("complete", row.try_get(0).unwrap_or_default(), None)
 }
 
 /// The parameters of `complete_1`.
@@ -148,18 +150,13 @@ pub(crate) fn completion<'a>(
     (now, id.as_bytes().as_slice(), fence_number(fence), outcome)
 }
 
-/// What `complete_1` answers.
-pub(crate) fn completed(answer: Option<&str>) -> StoreResult<Answer> {
-    written("complete", answer.unwrap_or_default(), None)
-}
-
-/// The parameters of `write_1` that not every write has.
+/// The parameters of `write_1` that only some writes have.
 #[derive(Default)]
 struct Write {
     outcome: Option<Vec<u8>>,
     passing: Option<bool>,
     jitter: Option<i64>,
-    point: Option<(Vec<u8>, Vec<u8>, i64, String)>,
+    checkpoint: Option<(Vec<u8>, Vec<u8>, i64, String)>,
     reason: Option<String>,
     resolution: Option<&'static str>,
     resolved_words: Option<String>,
@@ -174,11 +171,11 @@ impl Write {
                 jitter: Some(i64::from(failure.jitter)),
                 ..Self::default()
             },
-            Action::Checkpoint(_, point) => {
-                let (name, data) = (point.name().as_bytes().to_vec(), point.data().to_vec());
-                let number = i64::from(point.number());
-                let point = Some((name, data, number, escaped(point.name())));
-                Self { point, ..Self::default() }
+            Action::Checkpoint(_, checkpoint) => {
+                let (name, data) = (checkpoint.name(), checkpoint.data().to_vec());
+                let number = i64::from(checkpoint.number());
+                let columns = (name.as_bytes().to_vec(), data, number, escaped(name));
+                Self { checkpoint: Some(columns), ..Self::default() }
             }
             Action::Abandon(_, why) => {
                 let words = words_of(&NoteKind::held(why.reason, why.cause.clone()));
@@ -209,7 +206,7 @@ async fn write(db: &Db, step: &Step) -> StoreResult<Answer> {
     let name = step.action.name();
     let write = Write::of(&step.action);
     let fence = fence_number(step.action.fence().unwrap_or_default());
-    let point = write.point.as_ref();
+    let checkpoint = write.checkpoint.as_ref();
     let row = db
         .one(
             &db.sql.write,
@@ -222,18 +219,18 @@ async fn write(db: &Db, step: &Step) -> StoreResult<Answer> {
                 &write.passing,
                 &write.jitter,
                 &encode_outcome(&Outcome::empty()),
-                &point.map(|point| &point.0),
-                &point.map(|point| &point.1),
-                &point.map(|point| point.2),
-                &point.map(|point| &point.3),
+                &checkpoint.map(|columns| &columns.0),
+                &checkpoint.map(|columns| &columns.1),
+                &checkpoint.map(|columns| columns.2),
+                &checkpoint.map(|columns| &columns.3),
                 &write.reason,
                 &write.resolution,
                 &write.resolved_words,
             ],
         )
         .await?;
-    let answer = written(name, needed(&row, "o_answer")?, read::column(&row, "o_left")?)?;
-    let held = read::column::<Option<&str>>(&row, "o_held")?.unwrap_or_default();
+    let answer = written(name, needed(&row, "o_answer")?, column(&row, "o_left")?)?;
+    let held = column::<Option<&str>>(&row, "o_held")?.unwrap_or_default();
     Ok(match (&step.action, held_since(held, &step.id)) {
         (Action::Abandon(fence, why), Some(since)) => {
             let (fence, reason) = (*fence, why.reason);
@@ -243,52 +240,10 @@ async fn write(db: &Db, step: &Step) -> StoreResult<Answer> {
     })
 }
 
-/// The answer of a begin, where it was the begin that made the operation unknown.
-pub(crate) fn held_by(answer: Answer, id: &RecordId, held: Option<&str>) -> Answer {
-    match answer {
-        Answer::Existing(Existing::Unknown(unknown))
-            if held_since(held.unwrap_or_default(), id).is_some() =>
-        {
-            Answer::Held(unknown)
-        }
-        other => other,
-    }
-}
-
-/// Since when an operation is unknown, if it is among those that a transaction made unknown.
-fn held_since(held: &str, id: &RecordId) -> Option<Timestamp> {
-    let mut all = held_in(held);
-    all.find(|(held, _)| held == id).map(|(_, since)| since)
-}
-
-/// The operations that a transaction made unknown: see migration 11.
-pub(crate) fn held_in(held: &str) -> impl Iterator<Item = (RecordId, Timestamp)> {
-    held.split_terminator(',').filter_map(|line| {
-        let (id, since) = line.split_once(' ')?;
-        Some((RecordId::parse(id)?, Timestamp::from_millis(since.parse().ok()?)))
-    })
-}
-
-/// What a write answers.
-fn written(step: &str, answer: &str, left: Option<i64>) -> StoreResult<Answer> {
-    Ok(match answer {
-        "applied" => Answer::Applied,
-        "renewed" => Answer::Renewed(duration("o_left", left.unwrap_or_default())?),
-        "capped" => Answer::Capped,
-        "gone" => Answer::Lost(Lost::Gone),
-        "superseded" => Answer::Lost(Lost::Superseded),
-        "settled" => Answer::Lost(Lost::Settled),
-        "held" => Answer::Lost(Lost::Held),
-        "not_ended" => Answer::Lost(Lost::NotEnded),
-        "not_unknown" => Answer::Lost(Lost::NotUnknown),
-        other => return Err(unexpected(step, other)),
-    })
-}
-
-/// Expire, and erase, which leaves no tombstone.
-async fn give_up(db: &Db, step: &Step, fence: Fence, erase: bool) -> StoreResult<Answer> {
+/// Expire, or erase, which leaves no tombstone.
+async fn expire_or_erase(db: &Db, step: &Step, fence: Fence, erase: bool) -> StoreResult<Answer> {
     let (id, fence) = (step.id.as_bytes().as_slice(), fence_number(fence));
-    let row = db.one(&db.sql.give_up, &[&db.now(), &id, &fence, &erase]).await?;
+    let row = db.one(&db.sql.expire_or_erase, &[&db.now(), &id, &fence, &erase]).await?;
     written(step.action.name(), row.try_get(0).map_err(damaged)?, None)
 }
 
@@ -296,20 +251,14 @@ async fn sweep(db: &Db, id: &RecordId) -> StoreResult<Answer> {
     let id = id.as_bytes().as_slice();
     let none: &[&[u8]] = &[];
     let row = db.one(&db.sql.sweep, &[&db.now(), &id, &1_i64, &false, &none]).await?;
-    let did = |name| Ok::<_, StoreError>(read::count(&row, name)? > 0);
-    Ok(Answer::Swept(if did("o_removed")? {
-        SweepDone::Removed
-    } else if did("o_buried")? {
-        SweepDone::Buried
-    } else if did("o_held")? {
-        SweepDone::Held
-    } else {
-        SweepDone::Kept
-    }))
-}
-
-/// A function of ours that answers what it should not: a schema of another release.
-pub(crate) fn unexpected(step: &str, answer: &str) -> StoreError {
-    let message = format!("PostgreSQL answered {answer:?} to {step}");
-    StoreError::maybe_applied(StoreErrorKind::Protocol, message)
+    for (name, done) in [
+        ("o_removed", SweepDone::Removed),
+        ("o_buried", SweepDone::Buried),
+        ("o_held", SweepDone::Held),
+    ] {
+        if count(&row, name)? > 0 {
+            return Ok(Answer::Swept(done));
+        }
+    }
+    Ok(Answer::Swept(SweepDone::Kept))
 }

@@ -1,4 +1,4 @@
--- checkpoint: saves a recovery point.
+-- checkpoint: saves a checkpoint.
 --
 -- KEYS  record, index
 -- ARGV  moment, confirm, fence, number, checkpoint, name
@@ -13,7 +13,7 @@ elseif r.state ~= 'P' then
   return refuse(r, 'checkpoint', 'settled')
 end
 local number = tonumber(ARGV[4])
--- The last point again, or a late copy of one before it.
+-- The last checkpoint again, or a late copy of an earlier one.
 if r.point ~= '' and (number < r.number or (number == r.number and r.point == ARGV[5])) then
   return same()
 end

@@ -1,8 +1,8 @@
--- count: how many records of each class the indexes hold, and a few of their names.
+-- count: how many records of each class the indexes hold, and some of their ids.
 --
 -- KEYS  indexes
--- ARGV  moment (unused), names per class
--- gives for each index and each class: count, {names}
+-- ARGV  moment (unused), ids per class
+-- gives for each index and each class: count, {ids}
 local CLASS = 2 ^ 45
 local counted = {}
 for _, key in ipairs(KEYS) do

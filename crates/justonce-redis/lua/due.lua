@@ -1,4 +1,4 @@
--- due: the names of records of which time demands something now.
+-- due: the ids of records that a sweep would change now.
 --
 -- KEYS  indexes
 -- ARGV  moment, limit
@@ -13,7 +13,7 @@ for _, key in ipairs(KEYS) do
     end
     local range, from, to = 'ZRANGEBYSCORE', class * CLASS, class * CLASS + now
     if class == 2 then
-      -- Those that are completed lie the other way round.
+      -- Completed records are in reverse order.
       range, from, to = 'ZREVRANGEBYSCORE', 3 * CLASS - 1, 3 * CLASS - 1 - now
     end
     local ids = redis.call(range, key, string.format('%d', from), string.format('%d', to), 'LIMIT',

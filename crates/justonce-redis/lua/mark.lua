@@ -1,5 +1,4 @@
--- mark: a write that leaves nothing, so that WAIT on this connection covers what others wrote
--- before it.
+-- mark: a write that leaves nothing, so that WAIT on this connection covers all writes before it.
 --
 -- KEYS  mark
 redis.call('SET', KEYS[1], '')

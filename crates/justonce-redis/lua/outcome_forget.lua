@@ -1,6 +1,6 @@
--- Forgets an outcome, and leaves a mark against those who are about to put it.
+-- Removes an outcome, and leaves a mark that refuses concurrent puts.
 --
--- KEYS[1] is the outcome, KEYS[2] the moment at which it was last forgotten. ARGV[2] is how long
--- the mark must stay: as long as an outcome may be kept, for what is put later is over by then.
+-- KEYS[1] is the outcome, KEYS[2] the mark. ARGV[2] is how long the mark stays: as long as an
+-- outcome may be kept, since later puts are refused by their own time limit.
 redis.call('SET', KEYS[2], now, 'PX', ARGV[2])
 return redis.call('DEL', KEYS[1])

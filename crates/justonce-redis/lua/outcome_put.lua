@@ -1,8 +1,7 @@
--- Keeps an outcome, unless it comes too late: its time is over, or its record was forgotten since
--- the look that gave the right to put it.
+-- Keeps an outcome, unless its time is over or it was removed since the read before.
 --
--- KEYS[1] is the outcome, KEYS[2] the moment at which it was last forgotten. ARGV[2] is the moment
--- of the look, ARGV[3] the moment at which the time is over, ARGV[4] the outcome.
+-- KEYS[1] is the outcome, KEYS[2] the moment of its last removal. ARGV[2] is the moment of the read,
+-- ARGV[3] the moment when the time is over, ARGV[4] the outcome.
 local look, till = tonumber(ARGV[2]), tonumber(ARGV[3])
 local forgotten = tonumber(redis.call('GET', KEYS[2]) or '')
 if now >= till or (forgotten and forgotten >= look) then

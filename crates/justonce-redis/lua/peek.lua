@@ -1,4 +1,4 @@
--- peek: hands back the record as it is, with the moment; the caller reads the answer from it.
+-- peek: gives the record and the time. The caller decides.
 --
 -- KEYS  record
 -- ARGV  moment

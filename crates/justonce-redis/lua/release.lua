@@ -1,4 +1,4 @@
--- release: gives the key back.
+-- release: frees the key.
 --
 -- KEYS  record, index
 -- ARGV  moment, confirm, fence

@@ -1,4 +1,4 @@
--- resolve: somebody who knows says what became of an unknown operation.
+-- resolve: an operator or a probe decides an unknown operation.
 --
 -- KEYS  record, index
 -- ARGV  moment, confirm, fence, outcome, how, who, name, why
@@ -16,7 +16,7 @@ if r.state == 'U' or is_held(r) then
   elseif how == 'failed' then
     return settle(r, 'F', ARGV[4], unpack(words))
   end
-  -- The record stays for a while, so that it can be seen who released it and why.
+  -- The record stays for its retention, to show who released it and why.
   r.point, r.number = '', 0
   return free(r, unpack(words))
 elseif r.state == 'P' then

@@ -1,11 +1,11 @@
--- sweep: does what time alone demands of one record.
+-- sweep: applies lapses and ended retentions to one record.
 --
 -- KEYS  record, index
 -- ARGV  moment
 -- gives 'kept' | 'removed' | 'buried' | 'held'
 local raw = redis.call('GET', KEYS[1])
 if not raw then
-  -- Somebody removed the record by hand; its place in the index goes too.
+  -- The record was removed by hand.
   redis.call('ZREM', KEYS[2], member())
   return 'kept'
 end

@@ -1,8 +1,8 @@
--- watch: marks a running claim as waited for, so that its end is published.
+-- watch: marks a running claim as having waiters, so that its end is published.
 --
 -- KEYS  record
 -- ARGV  moment, fence
--- gives 1 if the claim runs, 0 if there is nothing to wait for
+-- gives 1 if the claim runs, 0 if it has ended
 local head = redis.call('GETRANGE', KEYS[1], 0, 76)
 if #head < 77 or string.sub(head, 3, 3) ~= 'P' or string.sub(head, 9, 16) ~= ARGV[2] then
   return 0

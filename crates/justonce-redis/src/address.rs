@@ -9,42 +9,43 @@
 //! With the feature `tls`, each also with `rediss` in place of `redis`.
 
 use justonce_core::{StoreError, StoreErrorKind};
+use justonce_net::TLS_NOT_BUILT_IN;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 
 use crate::layout::BUCKETS;
-use crate::tls::{BUILT_IN, Trust};
+use crate::tls::Roots;
 
-/// Where a store is.
+/// The address of a store.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     /// One server.
     Single(ConnectionInfo),
-    /// The primary that these sentinels know by this name.
+    /// A primary, by the name under which the sentinels know it.
     Sentinel { sentinels: Vec<ConnectionInfo>, name: String, primary: Template },
-    /// The cluster that these nodes belong to.
+    /// A cluster, and some of its nodes.
     Cluster { seeds: Vec<ConnectionInfo>, node: Template },
 }
 
-/// How to reach a server that others tell us about.
+/// How to connect to servers that sentinels or nodes name.
 #[derive(Clone, Debug)]
 pub(crate) struct Template {
     scheme: String,
     credentials: String,
     database: String,
-    trust: Trust,
+    roots: Roots,
 }
 
 impl Template {
     /// The connection to `host:port`.
-    pub(crate) fn at(&self, place: &str) -> Result<ConnectionInfo, StoreError> {
-        let Self { scheme, credentials, database, trust } = self;
-        info(&format!("{scheme}://{credentials}{place}{database}"), trust)
+    pub(crate) fn at(&self, host: &str) -> Result<ConnectionInfo, StoreError> {
+        let Self { scheme, credentials, database, roots } = self;
+        info(&format!("{scheme}://{credentials}{host}{database}"), roots)
     }
 }
 
 impl Address {
-    /// Reads an address. Every server that it leads to is trusted in the same way.
-    pub(crate) fn parse(url: &str, trust: &Trust) -> Result<Self, StoreError> {
+    /// Parses an address. All servers that it leads to have the same trust roots.
+    pub(crate) fn parse(url: &str, roots: &Roots) -> Result<Self, StoreError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong(url, FORMS))?;
         let (scheme, kind) = match scheme.split_once('-') {
             Some((scheme, kind)) => (scheme, kind),
@@ -53,11 +54,10 @@ impl Address {
         if !matches!(scheme, "redis" | "rediss") {
             return Err(wrong(url, FORMS));
         }
-        if scheme == "rediss" && !BUILT_IN {
-            let why = "it wants TLS, and this program was built without: enable the feature `tls`";
-            return Err(wrong(url, why));
+        if scheme == "rediss" && !cfg!(feature = "tls") {
+            return Err(wrong(url, TLS_NOT_BUILT_IN));
         }
-        if scheme == "redis" && trust.is_special() {
+        if scheme == "redis" && roots.are_from_file() {
             return Err(wrong(url, "certificates are for TLS: write rediss in place of redis"));
         }
         let (credentials, rest) = match rest.rsplit_once('@') {
@@ -69,15 +69,15 @@ impl Address {
             scheme: scheme.to_owned(),
             credentials: credentials.to_owned(),
             database: database.to_owned(),
-            trust: trust.clone(),
+            roots: roots.clone(),
         };
         let all = |template: &Template| {
-            let places = hosts.split(',').filter(|place| !place.is_empty());
-            let found = places.map(|place| template.at(place)).collect::<Result<Vec<_>, _>>()?;
+            let hosts = hosts.split(',').filter(|host| !host.is_empty());
+            let found = hosts.map(|host| template.at(host)).collect::<Result<Vec<_>, _>>()?;
             if found.is_empty() { Err(wrong(url, "it names no host")) } else { Ok(found) }
         };
         match kind {
-            "" => Ok(Self::Single(info(url, trust)?)),
+            "" => Ok(Self::Single(info(url, roots)?)),
             "cluster" if path.is_empty() => {
                 let node = template(&credentials, "");
                 Ok(Self::Cluster { seeds: all(&node)?, node })
@@ -106,8 +106,8 @@ const FORMS: &str = "use redis://host:port, redis-sentinel://host:port,host:port
                      redis-cluster://host:port,host:port";
 
 /// Push messages, which tell when a connection is lost, need the newer protocol.
-fn info(url: &str, trust: &Trust) -> Result<ConnectionInfo, StoreError> {
-    let info = url.into_connection_info().and_then(|info| trust.on(info));
+fn info(url: &str, roots: &Roots) -> Result<ConnectionInfo, StoreError> {
+    let info = url.into_connection_info().and_then(|info| roots.applied_to(info));
     let info = info.map_err(|error| wrong(url, &error.to_string()))?;
     if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
         return Err(wrong(url, "certificates are always checked: leave #insecure out"));
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn parsed(url: &str) -> Result<Address, StoreError> {
-        Address::parse(url, &Trust::default())
+        Address::parse(url, &Roots::default())
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! The nodes of a cluster, and which of them has which bucket.
+//! The nodes of a cluster, and the buckets of each.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 use redis::ConnectionInfo;
 
 use crate::address::Template;
+use crate::connection::{Connector, Target};
+use crate::discovery::primaries;
 use crate::layout::Layout;
-use crate::link::{Link, Target};
+use crate::lock::lock;
 use crate::node::{Node, NodeSettings};
-use crate::slots;
 
 /// A cluster as far as it is known.
 pub(crate) struct Cluster {
@@ -19,13 +19,13 @@ pub(crate) struct Cluster {
     template: Template,
     settings: NodeSettings,
     map: Mutex<Map>,
-    learning: tokio::sync::Mutex<()>,
+    refreshing: tokio::sync::Mutex<()>,
 }
 
-/// Who has which bucket.
+/// The node of each bucket.
 #[derive(Default)]
 struct Map {
-    /// Counts how often it was learnt.
+    /// Counts the refreshes.
     version: u64,
     nodes: HashMap<String, Arc<Node>>,
     by_bucket: Vec<Option<Arc<Node>>>,
@@ -37,16 +37,16 @@ impl Cluster {
         template: Template,
         settings: NodeSettings,
     ) -> Self {
-        let (map, learning) = Default::default();
-        Self { seeds, template, settings, map, learning }
+        let (map, refreshing) = Default::default();
+        Self { seeds, template, settings, map, refreshing }
     }
 
-    /// The version of what is known.
+    /// The version of the map.
     pub(crate) fn version(&self) -> u64 {
         self.map().version
     }
 
-    /// Who has a bucket, as far as is known.
+    /// The node of a bucket, if it is known.
     pub(crate) fn node_of(&self, bucket: u8) -> Option<Arc<Node>> {
         self.map().by_bucket.get(usize::from(bucket)).cloned().flatten()
     }
@@ -56,68 +56,65 @@ impl Cluster {
         self.map().nodes.values().cloned().collect()
     }
 
-    /// The node at a place, which may be one that has no bucket yet.
-    pub(crate) fn node_at(&self, place: &str) -> StoreResult<Arc<Node>> {
-        if let Some(node) = self.map().nodes.get(place) {
+    /// The node at an address. It may have no bucket yet.
+    pub(crate) fn node_at(&self, address: &str) -> StoreResult<Arc<Node>> {
+        if let Some(node) = self.map().nodes.get(address) {
             return Ok(Arc::clone(node));
         }
-        self.new_node(place)
-    }
-
-    fn new_node(&self, place: &str) -> StoreResult<Arc<Node>> {
-        let info = self.template.at(place)?;
+        let info = self.template.at(address)?;
         let target = move || Target::Server(Box::new(info.clone()));
-        Ok(Arc::new(Node::new(place.to_owned(), &self.settings, target)))
+        Ok(Arc::new(Node::new(address.to_owned(), &self.settings, target)))
     }
 
-    /// Asks who has which bucket, unless somebody did since `version`. Says whether a bucket has
+    /// Reads the map from a node, unless it is newer than `version`. Tells whether a bucket has
     /// another primary than before.
-    pub(crate) async fn learn(&self, version: u64, layout: &Layout) -> StoreResult<bool> {
-        let _turn = self.learning.lock().await;
+    pub(crate) async fn refresh(&self, version: u64, layout: &Layout) -> StoreResult<bool> {
+        let _turn = self.refreshing.lock().await;
         if self.version() != version {
             return Ok(false);
         }
-        let mut last = None;
+        let mut last = unserved("the cluster");
         for node in self.nodes() {
-            match self.learn_from(node.link(), host(&node.name), layout).await {
+            match self.refresh_from(node.connector(), &node.name, layout).await {
                 Ok(changed) => return Ok(changed),
-                Err(error) => last = Some(error),
+                Err(error) => last = error,
             }
         }
         for seed in &self.seeds {
             let target = Target::Server(Box::new(seed.clone()));
-            let link = Link::new(target, self.settings.reply_timeout, None);
-            let place = seed.addr().to_string();
-            match self.learn_from(&link, host(&place), layout).await {
+            let connector = Connector::new(target, self.settings.reply_timeout, None);
+            match self.refresh_from(&connector, &seed.addr().to_string(), layout).await {
                 Ok(changed) => return Ok(changed),
-                Err(error) => last = Some(error),
+                Err(error) => last = error,
             }
         }
-        Err(last.unwrap_or_else(|| unserved("the cluster")))
+        Err(last)
     }
 
-    async fn learn_from(&self, link: &Link, asked: &str, layout: &Layout) -> StoreResult<bool> {
+    async fn refresh_from(
+        &self,
+        connector: &Connector,
+        address: &str,
+        layout: &Layout,
+    ) -> StoreResult<bool> {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
-        let live = link.live().await?;
-        let reply = live.send(&command).await.map_err(|trouble| {
-            let error = trouble.into_error();
-            // Asking changes nothing.
+        let connection = connector.connection().await?;
+        let reply = connection.send(&command).await.map_err(|error| {
+            let error = error.into_error();
+            // The command changes nothing.
             StoreError::not_applied(error.kind(), error.to_string())
         })?;
-        let places = slots::places(&reply, layout, asked);
         let mut fresh = Map { version: self.version() + 1, ..Map::default() };
-        for place in &places {
-            let node = match place {
+        for address in primaries(&reply, layout, host(address)) {
+            let node = match address {
                 None => None,
-                Some(place) => Some(match fresh.nodes.get(place) {
-                    Some(node) => Arc::clone(node),
-                    None => {
-                        let node = self.node_at(place)?;
-                        fresh.nodes.insert(place.clone(), Arc::clone(&node));
-                        node
-                    }
-                }),
+                Some(address) => {
+                    let known = fresh.nodes.get(&address).cloned();
+                    let node = known.map_or_else(|| self.node_at(&address), Ok)?;
+                    fresh.nodes.insert(address, Arc::clone(&node));
+                    Some(node)
+                }
             };
             fresh.by_bucket.push(node);
         }
@@ -131,24 +128,18 @@ impl Cluster {
         Ok(changed)
     }
 
-    fn map(&self) -> std::sync::MutexGuard<'_, Map> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    fn map(&self) -> MutexGuard<'_, Map> {
+        lock(&self.map)
     }
 }
 
 /// The host of `host:port`.
-fn host(place: &str) -> &str {
-    place.rsplit_once(':').map_or(place, |(host, _)| host)
+pub(crate) fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
 /// No node of the cluster serves this.
 pub(crate) fn unserved(what: &str) -> StoreError {
     let message = format!("no node of the cluster serves {what}");
     StoreError::not_applied(StoreErrorKind::Unavailable, message)
-}
-
-impl fmt::Debug for Cluster {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cluster").field("nodes", &self.map().nodes.len()).finish_non_exhaustive()
-    }
 }

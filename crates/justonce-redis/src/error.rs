@@ -1,30 +1,35 @@
-//! What Redis says when it refuses, and what that means for a step.
+//! Errors of Redis, and what they mean for a step.
+
+use std::time::Duration;
 
 use justonce_core::{StoreError, StoreErrorKind};
 use redis::{ConnectionAddr, RedisError};
 
-use crate::tls::advice;
+use crate::tls::{advice, advice_on_silence};
 
-/// What to do about an error.
-pub(crate) enum Trouble {
-    /// The server does not have the script; nothing was done.
+/// The time limit for making a connection, handshakes included.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A command that failed, by what can be done about it.
+pub(crate) enum CommandError {
+    /// The server does not have the script. Nothing was done.
     NoScript,
-    /// Another node has the slot now; nothing was done.
+    /// Another node has the slot now. Nothing was done.
     Moved,
-    /// Another node has, or gets, this very key; nothing was done.
+    /// Another node has this key, or is about to get it. Nothing was done.
     Ask(String),
-    /// Some keys of the bucket are on their way to another node; nothing was done.
+    /// Some keys of the bucket are being moved to another node. Nothing was done.
     TryAgain(StoreError),
-    /// The node is not a primary any more; nothing was done.
+    /// The node is no longer a primary. Nothing was done.
     Demoted(StoreError),
     /// The connection is broken, or hangs.
     Broken(StoreError),
-    /// It is as it is.
+    /// Trying again does not help.
     Final(StoreError),
 }
 
-impl Trouble {
-    /// What an error means.
+impl CommandError {
+    /// Classifies an error of the client library.
     pub(crate) fn of(error: RedisError) -> Self {
         let Some(code) = error.code().map(str::to_owned) else {
             return Self::Broken(broken(error));
@@ -42,7 +47,7 @@ impl Trouble {
                 Self::Final(refused(StoreErrorKind::Unavailable, error))
             }
             "OOM" => Self::Final(refused(StoreErrorKind::Full, error)),
-            // The server cannot write its disk, or does not let us in: only an operator can help.
+            // The server cannot write its disk, or denies access: only an operator can help.
             "MISCONF" | "NOAUTH" | "WRONGPASS" | "NOPERM" => {
                 Self::Final(refused(StoreErrorKind::Stopped, error))
             }
@@ -50,9 +55,8 @@ impl Trouble {
             "CROSSSLOT" => Self::Final(refused(StoreErrorKind::Protocol, error)),
             _ => {
                 let message = format!("Redis answered with an error: {error}");
-                let error =
-                    StoreError::maybe_applied(StoreErrorKind::Protocol, message).because(error);
-                Self::Final(error)
+                let kind = StoreErrorKind::Protocol;
+                Self::Final(StoreError::maybe_applied(kind, message).because(error))
             }
         }
     }
@@ -62,7 +66,7 @@ impl Trouble {
         match self {
             Self::NoScript | Self::Moved | Self::Ask(_) => StoreError::not_applied(
                 StoreErrorKind::Unavailable,
-                "Redis sends this step from node to node",
+                "Redis keeps redirecting this step",
             ),
             Self::TryAgain(error)
             | Self::Demoted(error)
@@ -72,20 +76,20 @@ impl Trouble {
     }
 }
 
-/// The server refused before it wrote anything: it checks each of these before a script's first
-/// write, and a script's first write is the only one that can be refused.
+/// The server refused before it wrote anything. It checks these conditions before the first write
+/// of a script, and only that write can be refused.
 fn refused(kind: StoreErrorKind, error: RedisError) -> StoreError {
     StoreError::not_applied(kind, format!("Redis refused the step: {error}")).because(error)
 }
 
-/// The connection broke, or no reply came in time, after the step was sent.
+/// The connection broke after the step was sent, or the reply timed out.
 fn broken(error: RedisError) -> StoreError {
     let kind =
         if error.is_timeout() { StoreErrorKind::TimedOut } else { StoreErrorKind::Unavailable };
     StoreError::maybe_applied(kind, format!("no reply from Redis: {error}")).because(error)
 }
 
-/// The server could not be reached in the first place.
+/// The server cannot be reached.
 pub(crate) fn unreachable(what: &str, at: &ConnectionAddr, error: RedisError) -> StoreError {
     let kind = match error.code() {
         Some("NOAUTH" | "WRONGPASS" | "NOPERM") => StoreErrorKind::Stopped,
@@ -95,8 +99,15 @@ pub(crate) fn unreachable(what: &str, at: &ConnectionAddr, error: RedisError) ->
     StoreError::not_applied(kind, message).because(error)
 }
 
-/// A reply that belongs to no step of the protocol.
-pub(crate) fn strange(what: &str) -> StoreError {
-    let message = format!("Redis gave a reply that does not belong to {what}");
+/// The server accepts a connection and does not answer.
+pub(crate) fn silent(what: &str, at: &ConnectionAddr) -> StoreError {
+    let advice = advice_on_silence(at);
+    let message = format!("cannot reach {what}: no answer within {CONNECT_TIMEOUT:?}{advice}");
+    StoreError::not_applied(StoreErrorKind::Unavailable, message)
+}
+
+/// A reply that the protocol does not have.
+pub(crate) fn unexpected(what: &str) -> StoreError {
+    let message = format!("unexpected reply from Redis to {what}");
     StoreError::maybe_applied(StoreErrorKind::Protocol, message)
 }

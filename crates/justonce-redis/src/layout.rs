@@ -1,12 +1,12 @@
-//! Where things lie in Redis: 256 buckets, each in one hash slot.
+//! The keys in Redis: 256 buckets, each in one hash slot.
 //!
 //! All keys of a bucket begin with the same hash tag:
 //!
 //! ```text
-//! {prefix:3f}r<32 bytes>   a record; the bytes are its name, whose first byte is the bucket
-//! {prefix:3f}i             the index: the names of the bucket's records, by class and due moment
+//! {prefix:3f}r<32 bytes>   a record; the bytes are its id, whose first byte is the bucket
+//! {prefix:3f}i             the index: the ids of the bucket's records, by class and due moment
 //! {prefix:3f}f             the last fence given in the bucket, in a cluster
-//! {prefix:}f               the last fence given, where there is one server for all buckets
+//! {prefix:}f               the last fence given, with one server for all buckets
 //! ```
 
 use std::io::Write;
@@ -14,7 +14,7 @@ use std::io::Write;
 use justonce_core::{RecordId, StateName};
 use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 
-/// How many buckets there are. It is part of the layout and never changes.
+/// The number of buckets. It is part of the layout and never changes.
 pub(crate) const BUCKETS: usize = 256;
 /// The distance between two classes of the index; moments in milliseconds lie within it.
 pub(crate) const CLASS: u64 = 1 << 45;
@@ -28,7 +28,7 @@ pub(crate) const CLASSES: [StateName; 7] = [
     StateName::Tombstone,
     StateName::Released,
 ];
-/// How many hash slots a cluster has.
+/// The hash slots of a cluster.
 pub(crate) const SLOTS: u16 = 16384;
 
 /// The names of all keys under one prefix.
@@ -55,7 +55,7 @@ impl Layout {
         self.of_record(id, b'r')
     }
 
-    /// The key of something else that belongs to a record.
+    /// Another key that belongs to a record.
     pub(crate) fn of_record<'a>(&'a self, id: &'a RecordId, kind: u8) -> Key<'a> {
         Key { tag: self.tag(bucket(id)), kind, name: id.as_bytes() }
     }
@@ -92,7 +92,7 @@ impl Layout {
     }
 }
 
-/// A key, which is put together where it is written.
+/// A key. Its parts are joined when it is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     tag: &'a str,
@@ -101,7 +101,7 @@ pub(crate) struct Key<'a> {
 }
 
 impl Key<'_> {
-    /// How many bytes it has.
+    /// The length in bytes.
     pub(crate) const fn len(&self) -> usize {
         self.tag.len() + 1 + self.name.len()
     }
@@ -111,7 +111,7 @@ impl ToRedisArgs for Key<'_> {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
         let mut key = out.writer_for_next_arg();
         for part in [self.tag.as_bytes(), &[self.kind], self.name] {
-            // It is memory: there is always room.
+            // Writing to memory does not fail.
             let _ = key.write_all(part);
         }
     }
@@ -119,7 +119,7 @@ impl ToRedisArgs for Key<'_> {
 
 impl ToSingleRedisArg for Key<'_> {}
 
-/// The bucket of a record: buckets follow each other in the order of names.
+/// The bucket of a record. Buckets are in the order of ids.
 pub(crate) fn bucket(id: &RecordId) -> u8 {
     let [first, ..] = id.as_bytes();
     *first

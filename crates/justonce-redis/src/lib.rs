@@ -1,4 +1,4 @@
-//! The Redis store of Justonce: many processes, one truth. Single node, Sentinel and Cluster;
+//! The Redis store of Justonce, for any number of processes. Single node, Sentinel and Cluster;
 //! Redis 7.0 or later, or Valkey.
 //!
 //! ```no_run
@@ -19,43 +19,44 @@
 //!
 //! Each step of the protocol is one Lua script in the folder `lua`, and one round trip: a
 //! first-time operation takes two commands, a duplicate one. Time is the server's. The scripts
-//! change records by the rules; what a step only reads is answered by the pure function
-//! [`transition`](justonce_core::transition) itself.
+//! change records by the rules; steps that change nothing are answered by the pure function
+//! [`transition`](justonce_core::transition).
 //!
-//! Those who wait for a running operation are woken by the server: a claim that somebody waits for
-//! is marked, and only the end of a marked claim is published.
+//! The server wakes callers that wait for a running operation: a claim with waiters is marked, and
+//! only the end of a marked claim is published.
 //!
-//! With the feature `tls` (rustls and ring), addresses that begin with `rediss` make every
-//! connection speak TLS, to servers whose certificates fit: also to those that sentinels or nodes
-//! of a cluster name. The machine's authorities vouch for them, or only those in the file that
-//! `ca_file` names.
+//! With the feature `tls` (rustls and ring), addresses that begin with `rediss` use TLS for every
+//! connection, and verify every certificate, also of servers that sentinels or nodes of a cluster
+//! name. The trust roots are those of the machine, or those in `ca_file`.
 //!
-//! [`RedisOutcomes`] is another use of Redis: a cache in front of a store that is elsewhere.
+//! [`RedisOutcomes`] is a cache of outcomes in front of another store.
 
 mod address;
-mod checks;
+mod batch;
 mod cluster;
 mod codec;
-mod confirm;
+mod connection;
+mod discovery;
 mod error;
-mod fitness;
 mod layout;
-mod link;
-mod listing;
+mod list;
+mod lock;
 mod maintenance;
+mod monitor;
 mod node;
 mod nodes;
 mod open;
 mod outcomes;
 mod records;
+mod replicas;
 mod reply;
+mod requirements;
 mod scripts;
 mod sentinel;
-mod slots;
+mod step;
 mod store;
 mod subscription;
 mod tls;
-mod together;
 mod waiters;
 
 pub use open::RedisStoreBuilder;

@@ -1,4 +1,4 @@
-//! One server, and how it is reached.
+//! One server, and the connections to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,30 +6,29 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use justonce_core::StoreResult;
 
-use crate::confirm::{Confirm, Confirmations, Marks};
-use crate::fitness::Fitness;
-use crate::link::{Link, Live, Target};
+use crate::connection::{Connection, Connector, Target};
+use crate::replicas::{Confirm, Confirmations, MarkExecutor};
+use crate::requirements::Requirements;
 
-/// How each server is reached.
-#[derive(Clone, Debug)]
+/// The settings for the connections to each server.
+#[derive(Clone)]
 pub(crate) struct NodeSettings {
-    /// How long a reply may take.
+    /// The time limit for a reply.
     pub(crate) reply_timeout: Duration,
-    /// How many connections there are to each server.
-    pub(crate) lanes: usize,
-    /// Where every server must be fit, what is known about them.
-    pub(crate) fitness: Option<Arc<Fitness>>,
-    /// Whether replicas are waited for.
+    /// The connections to each server.
+    pub(crate) connections: usize,
+    /// What every server has to meet, if anything.
+    pub(crate) requirements: Option<Arc<Requirements>>,
+    /// Whether steps wait for replicas.
     pub(crate) confirm: Option<Confirm>,
 }
 
 /// One server.
-#[derive(Debug)]
 pub(crate) struct Node {
-    /// Its place, or the name by which the sentinels know it.
+    /// Its address, or the name that the sentinels know.
     pub(crate) name: String,
-    first: Link,
-    others: Vec<Link>,
+    first: Connector,
+    others: Vec<Connector>,
     confirmations: Option<Arc<Confirmations>>,
 }
 
@@ -39,44 +38,45 @@ impl Node {
         settings: &NodeSettings,
         target: impl Fn() -> Target + Send + Sync + 'static,
     ) -> Self {
-        let NodeSettings { reply_timeout, lanes, fitness, confirm } = settings;
-        let link = || Link::new(target(), *reply_timeout, fitness.clone());
-        let (first, others) = (link(), (1..*lanes).map(|_| link()).collect());
-        let marks = |confirm| Marks::lanes(confirm, *reply_timeout, fitness.clone(), target);
+        let NodeSettings { reply_timeout, connections, requirements, confirm } = settings;
+        let connector = || Connector::new(target(), *reply_timeout, requirements.clone());
+        let (first, others) = (connector(), (1..*connections).map(|_| connector()).collect());
+        let marks =
+            |confirm| MarkExecutor::queue(confirm, *reply_timeout, requirements.clone(), target);
         Self { name, first, others, confirmations: confirm.map(marks) }
     }
 
-    /// Those who wait for its replicas; nothing where nobody does.
+    /// The queue of steps that wait for its replicas, if steps wait for replicas.
     pub(crate) const fn confirmations(&self) -> Option<&Arc<Confirmations>> {
         self.confirmations.as_ref()
     }
 
-    /// A connection. The same lane always gives the same one, as long as it lives.
-    pub(crate) async fn live(&self, lane: u8) -> StoreResult<Live> {
-        let lanes = self.others.len() + 1;
-        let link = match usize::from(lane) % lanes {
+    /// A connection. The same slot always gives the same one, as long as it lives.
+    pub(crate) async fn connection(&self, slot: u8) -> StoreResult<Connection> {
+        let connections = self.others.len() + 1;
+        let connector = match usize::from(slot) % connections {
             0 => &self.first,
             at => self.others.get(at - 1).unwrap_or(&self.first),
         };
-        link.live().await
+        connector.connection().await
     }
 
     /// Makes all connections.
     pub(crate) async fn connect(&self) -> StoreResult<()> {
-        try_join_all(self.others.iter().map(Link::live)).await?;
-        self.first.live().await.map(|_| ())
+        try_join_all(self.others.iter().map(Connector::connection)).await?;
+        self.first.connection().await.map(|_| ())
     }
 
-    /// The first connection, which is also told where to connect.
-    pub(crate) const fn link(&self) -> &Link {
+    /// The first connector, which also knows the address.
+    pub(crate) const fn connector(&self) -> &Connector {
         &self.first
     }
 
-    /// Gives up all connections.
-    pub(crate) fn drop_live(&self) {
-        self.first.drop_live();
-        for link in &self.others {
-            link.drop_live();
+    /// Drops all connections.
+    pub(crate) fn disconnect(&self) {
+        self.first.disconnect();
+        for connector in &self.others {
+            connector.disconnect();
         }
     }
 }

@@ -10,36 +10,35 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use justonce_core::codec::{decode_outcome, encode_outcome};
-use justonce_core::store::{Kept, Looked, OutcomeCache, Ticket};
+use justonce_core::store::{CachedOutcome, Lookup, OutcomeCache, PutPermit};
 use justonce_core::{Clock, Fingerprint, RecordId, StoreResult, Timestamp};
 use redis::Value;
 
 use crate::address::{Address, checked_prefix};
-use crate::error::strange;
+use crate::error::unexpected;
 use crate::layout::{Key, Layout, bucket};
 use crate::node::NodeSettings;
 use crate::nodes::Nodes;
-use crate::scripts::{Lua, OutcomeScripts};
-use crate::store::run_script;
-use crate::tls::Trust;
+use crate::scripts::{self, Lua, OutcomeScripts};
+use crate::tls::Roots;
 
-/// How long an outcome is kept unless told otherwise. An erasure through any process that has the
-/// same cache drops it at once; only one that the cache does not hear of is unseen for so long.
+/// The default time that an outcome is kept. An erasure through a process with the same cache drops
+/// it at once; other erasures are noticed after this time.
 pub const OUTCOME_AGE: Duration = Duration::from_secs(10 * 60);
-/// How long a reply may take unless told otherwise, before the connection counts as broken: a
-/// little less than what a step waits for its cache.
+/// The default time limit for a reply, after which the connection counts as broken: a little less
+/// than a step waits for its cache.
 pub const OUTCOME_REPLY_TIMEOUT: Duration = Duration::from_millis(40);
-/// Larger outcomes are not kept: they would hold up all others on the way.
+/// Larger outcomes are not kept: they would delay all others on the connection.
 pub const MAX_OUTCOME_BYTES: usize = 256 * 1024;
 
 const _: () = assert!(
     OUTCOME_REPLY_TIMEOUT.as_millis() < justonce_core::store::CACHE_WAIT.as_millis(),
-    "a connection that hangs is given up by whoever waits for it, not kept for ever"
+    "a connection that hangs is replaced by its callers"
 );
 
-/// The form of what is kept.
+/// The version of the format.
 const FORMAT: u8 = 1;
-/// Where the outcome begins: behind the form, the kind, the fingerprint and two moments.
+/// Where the outcome begins: behind the format, the kind, the fingerprint and two moments.
 const HEADER_BYTES: usize = 1 + 1 + 33 + 8 + 8;
 
 /// A cache of outcomes in Redis that many processes share.
@@ -58,7 +57,7 @@ const HEADER_BYTES: usize = 1 + 1 + 33 + 8 + 8;
 /// // The default: outcomes are kept for ten minutes.
 /// let tiered = Cached::new(store(), RedisOutcomes::builder("redis://127.0.0.1:6379").build()?);
 ///
-/// // Customised: a cluster, a prefix of our own, at most one minute.
+/// // Customised: a cluster, its own prefix, at most one minute.
 /// let outcomes = RedisOutcomes::builder("redis-cluster://n1:6379,n2:6379")
 ///     .prefix("payments")
 ///     .age(Duration::from_secs(60))
@@ -99,7 +98,7 @@ impl RedisOutcomes {
         let moment = moment.unwrap_or_default();
         let arguments: Vec<&[u8]> =
             std::iter::once(moment.as_bytes()).chain(arguments.iter().copied()).collect();
-        let sent = run_script(&self.nodes, bucket(id), 0, script, keys, &arguments).await?;
+        let sent = scripts::run(&self.nodes, bucket(id), 0, script, keys, &arguments).await?;
         Ok(sent.value)
     }
 
@@ -113,28 +112,28 @@ impl RedisOutcomes {
 }
 
 impl OutcomeCache for RedisOutcomes {
-    async fn get(&self, id: &RecordId, asked: &Fingerprint) -> StoreResult<Looked> {
-        let value = self.run(id, &self.scripts.get, &[self.outcome_key(id)], &[]).await?;
+    async fn get(&self, id: &RecordId, asked: &Fingerprint) -> StoreResult<Lookup> {
+        let value = self.run(id, &self.scripts.outcome_get, &[self.outcome_key(id)], &[]).await?;
         let Value::Array(parts) = &value else {
-            return Err(strange("a look for an outcome"));
+            return Err(unexpected("a look for an outcome"));
         };
         let [Value::Int(now), found] = parts.as_slice() else {
-            return Err(strange("a look for an outcome"));
+            return Err(unexpected("a look for an outcome"));
         };
-        let millis = u64::try_from(*now).map_err(|_| strange("a look for an outcome"))?;
+        let millis = u64::try_from(*now).map_err(|_| unexpected("a look for an outcome"))?;
         let now = Timestamp::from_millis(millis);
-        let ticket = Ticket { at: now, turn: millis };
-        // What cannot be read is as good as nothing: the store answers, and it is put anew.
+        let permit = PutPermit { at: now, turn: millis };
+        // An unreadable outcome counts as absent: the store answers, and it is put again.
         let kept = match found {
             Value::BulkString(bytes) => read(bytes).filter(|row| now < row.fresh_until),
             _ => None,
         };
         Ok(match kept {
-            None => Looked::Nothing(ticket),
-            Some(row) if row.fingerprint != *asked => Looked::Other(ticket),
+            None => Lookup::Nothing(permit),
+            Some(row) if row.fingerprint != *asked => Lookup::Other(permit),
             Some(row) => match decode_outcome(row.outcome) {
-                Err(_) => Looked::Nothing(ticket),
-                Ok(outcome) => Looked::Found(Kept {
+                Err(_) => Lookup::Nothing(permit),
+                Ok(outcome) => Lookup::Found(CachedOutcome {
                     fingerprint: row.fingerprint,
                     outcome,
                     failed: row.failed,
@@ -144,37 +143,34 @@ impl OutcomeCache for RedisOutcomes {
         })
     }
 
-    async fn put(&self, id: &RecordId, kept: &Kept, ticket: Ticket) -> StoreResult<()> {
-        let expires_at = ticket.at.after(kept.left);
-        let fresh_until = ticket.at.after(kept.left.min(self.age));
+    async fn put(&self, id: &RecordId, kept: &CachedOutcome, permit: PutPermit) -> StoreResult<()> {
+        let expires_at = permit.at.after(kept.left);
+        let fresh_until = permit.at.after(kept.left.min(self.age));
         let bytes = written(kept, expires_at, fresh_until);
         if bytes.len() > MAX_OUTCOME_BYTES {
             return Ok(());
         }
-        let look = ticket.turn.to_string();
+        let look = permit.turn.to_string();
         let till = fresh_until.as_millis().to_string();
         let arguments = [look.as_bytes(), till.as_bytes(), bytes.as_slice()];
-        self.run(id, &self.scripts.put, &self.keys(id), &arguments).await?;
+        self.run(id, &self.scripts.outcome_put, &self.keys(id), &arguments).await?;
         Ok(())
     }
 
     async fn forget(&self, id: &RecordId) -> StoreResult<()> {
         let mark = self.age.as_millis().max(1).to_string();
-        self.run(id, &self.scripts.forget, &self.keys(id), &[mark.as_bytes()]).await?;
+        self.run(id, &self.scripts.outcome_forget, &self.keys(id), &[mark.as_bytes()]).await?;
         Ok(())
     }
 }
 
 impl fmt::Debug for RedisOutcomes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisOutcomes")
-            .field("nodes", &self.nodes)
-            .field("age", &self.age)
-            .finish_non_exhaustive()
+        f.debug_struct("RedisOutcomes").field("age", &self.age).finish_non_exhaustive()
     }
 }
 
-/// What is kept, as far as it is read before it is known to be wanted.
+/// A kept outcome before it is decoded.
 struct Row<'a> {
     fingerprint: Fingerprint,
     failed: bool,
@@ -183,7 +179,7 @@ struct Row<'a> {
     outcome: &'a [u8],
 }
 
-fn written(kept: &Kept, expires_at: Timestamp, fresh_until: Timestamp) -> Vec<u8> {
+fn written(kept: &CachedOutcome, expires_at: Timestamp, fresh_until: Timestamp) -> Vec<u8> {
     let outcome = encode_outcome(&kept.outcome);
     let mut bytes = Vec::with_capacity(HEADER_BYTES + outcome.len());
     bytes.extend_from_slice(&[FORMAT, u8::from(kept.failed), kept.fingerprint.version()]);
@@ -228,28 +224,28 @@ pub struct RedisOutcomesBuilder {
 }
 
 impl RedisOutcomesBuilder {
-    /// The file (PEM) of the authorities that may vouch for the servers, for addresses that begin
-    /// with `rediss`. Nobody else may then. Default: those that the machine trusts.
+    /// The only trust roots for TLS, a PEM file, for addresses that begin with `rediss`. Default:
+    /// the roots of the machine.
     #[cfg(feature = "tls")]
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(path.into());
         self
     }
 
-    /// What every key begins with. Default: `justonce-outcomes`.
+    /// The prefix of all keys. Default: `justonce-outcomes`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// How long an outcome is kept, at most. Default: [`OUTCOME_AGE`].
+    /// The time that an outcome is kept, at most. Default: [`OUTCOME_AGE`].
     pub const fn age(mut self, age: Duration) -> Self {
         self.age = age;
         self
     }
 
-    /// How long a reply may take. Default: [`OUTCOME_REPLY_TIMEOUT`]. Keep it below the wait of the
-    /// decorator: see [`Cached::wait`](justonce_core::store::Cached::wait).
+    /// The time limit for a reply. Default: [`OUTCOME_REPLY_TIMEOUT`]. Keep it below the wait of
+    /// the layer: see [`Cached::wait`](justonce_core::store::Cached::wait).
     pub const fn reply_timeout(mut self, limit: Duration) -> Self {
         self.reply_timeout = limit;
         self
@@ -261,19 +257,18 @@ impl RedisOutcomesBuilder {
         self
     }
 
-    /// Makes the cache. It connects when it is first used: a cache that is away keeps nothing from
-    /// starting.
+    /// Makes the cache. It connects at its first use, so a start does not depend on it.
     ///
     /// # Errors
     ///
-    /// If the address, the file of authorities or the prefix is not allowed.
+    /// If the address, the file of trust roots or the prefix is not allowed.
     pub fn build(self) -> StoreResult<RedisOutcomes> {
         checked_prefix(&self.prefix)?;
-        let trust = Trust::of(self.ca_file.as_deref())?;
-        let address = Address::parse(&self.url, &trust)?;
-        // A cache may lose anything: any server is fit.
-        let (reply_timeout, fitness, confirm) = (self.reply_timeout, None, None);
-        let settings = NodeSettings { reply_timeout, lanes: 1, fitness, confirm };
+        let roots = Roots::new(self.ca_file.as_deref())?;
+        let address = Address::parse(&self.url, &roots)?;
+        // A cache may lose anything, so any server will do.
+        let (reply_timeout, requirements, confirm) = (self.reply_timeout, None, None);
+        let settings = NodeSettings { reply_timeout, connections: 1, requirements, confirm };
         Ok(RedisOutcomes {
             nodes: Nodes::new(address, Layout::new(&self.prefix), settings),
             scripts: OutcomeScripts::new(),
@@ -299,8 +294,8 @@ mod tests {
 
     use super::*;
 
-    fn kept(failed: bool) -> Kept {
-        Kept {
+    fn kept(failed: bool) -> CachedOutcome {
+        CachedOutcome {
             fingerprint: Fingerprint::of(&Scope::global(), b"5 to bob"),
             outcome: Outcome::bytes("charged 5"),
             failed,

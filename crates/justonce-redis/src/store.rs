@@ -1,4 +1,4 @@
-//! A Redis store: sending scripts.
+//! The store: its parts, and running a script at the server of a record.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,17 +7,14 @@ use justonce_core::store::DamageLog;
 use justonce_core::{Clock, RecordId, StoreResult};
 use redis::{Cmd, ToRedisArgs, Value};
 
-use crate::checks::Checks;
-use crate::confirm::{Confirm, Wrote};
-use crate::error::Trouble;
+use crate::batch::Batches;
+use crate::error::CommandError;
 use crate::layout::{Key, Layout, bucket};
-use crate::link::Live;
-use crate::nodes::{Nodes, Sent};
-use crate::open::RedisStoreBuilder;
-use crate::scripts::{Lua, Scripts};
+use crate::monitor::Monitor;
+use crate::nodes::{Nodes, Reply};
+use crate::replicas::{Confirm, ReplicatedWrite};
+use crate::scripts::{self, Lua, Scripts};
 use crate::subscription::Subscription;
-use crate::together::Together;
-use crate::waiters::Waiters;
 
 /// A store in Redis.
 ///
@@ -32,7 +29,7 @@ use crate::waiters::Waiters;
 /// // The default.
 /// let store = RedisStore::builder("redis://127.0.0.1:6379").open().await?;
 ///
-/// // Customised: three sentinels, a prefix of our own, every write on one replica at least.
+/// // Customised: three sentinels, its own prefix, every write on one replica at least.
 /// let store = RedisStore::builder("redis-sentinel://s1:26379,s2:26379,s3:26379/main")
 ///     .prefix("payments")
 ///     .wait_replicas(1, Duration::from_secs(1))
@@ -44,24 +41,17 @@ use crate::waiters::Waiters;
 pub struct RedisStore {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) scripts: Arc<Scripts>,
-    /// Nothing where steps always go alone.
-    pub(crate) together: Option<Together>,
-    pub(crate) waiters: Waiters,
+    /// `None` where steps are never batched.
+    pub(crate) batches: Option<Batches>,
     pub(crate) subscription: Subscription,
     pub(crate) clock: Option<Box<dyn Clock>>,
     pub(crate) confirm: Option<Confirm>,
-    pub(crate) checks: Checks,
+    pub(crate) monitor: Monitor,
     pub(crate) damage: DamageLog,
 }
 
 impl RedisStore {
-    /// Starts with an address: `redis://host:port`, `redis-sentinel://host:port,host:port/name` or
-    /// `redis-cluster://host:port,host:port`.
-    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(url.into())
-    }
-
-    /// A record could not be read.
+    /// Logs a record that cannot be read, once.
     pub(crate) fn note_damage(&self, id: &RecordId, why: &dyn fmt::Display) {
         if self.damage.note(*id) {
             tracing::error!(record = %id, %why, "a record is damaged");
@@ -72,9 +62,15 @@ impl RedisStore {
         &self.nodes.layout
     }
 
-    /// What every script gets first: nothing, for the time is the server's, except in tests.
+    /// The first argument of most scripts: empty for the server's time, a moment in tests.
     pub(crate) fn moment(&self) -> String {
         self.clock.as_ref().map(|clock| clock.now().as_millis().to_string()).unwrap_or_default()
+    }
+
+    /// Sends a command to the server of a bucket.
+    pub(crate) async fn send(&self, bucket: u8, command: &Cmd) -> StoreResult<Value> {
+        let reply = self.nodes.send(bucket, 0, command).await;
+        Ok(reply.map_err(CommandError::into_error)?.value)
     }
 
     /// Runs a script at the server of a record.
@@ -84,96 +80,31 @@ impl RedisStore {
         script: &Lua,
         keys: &[Key<'_>],
         arguments: &[&[u8]],
-    ) -> StoreResult<Sent> {
-        let [.., lane] = *id.as_bytes();
-        self.run_at(bucket(id), lane, script, keys, arguments).await
+    ) -> StoreResult<Reply> {
+        let [.., slot] = *id.as_bytes();
+        scripts::run(&self.nodes, bucket(id), slot, script, keys, arguments).await
     }
 
-    /// Runs a script at the server of a bucket.
-    pub(crate) async fn run_at(
-        &self,
-        bucket: u8,
-        lane: u8,
-        script: &Lua,
-        keys: &[Key<'_>],
-        arguments: &[&[u8]],
-    ) -> StoreResult<Sent> {
-        run_script(&self.nodes, bucket, lane, script, keys, arguments).await
-    }
-
-    /// Waits until enough replicas have what was written, without holding anybody up.
-    pub(crate) async fn confirmed(&self, id: &RecordId, sent: &Sent) -> StoreResult<()> {
-        let (Some(confirm), Some(confirmations)) = (self.confirm, sent.node.confirmations()) else {
+    /// Waits until enough replicas have the write, without blocking other steps.
+    pub(crate) async fn confirmed(&self, id: &RecordId, reply: &Reply) -> StoreResult<()> {
+        let (Some(confirm), Some(confirmations)) = (self.confirm, reply.node.confirmations())
+        else {
             return Ok(());
         };
         let mark = self.layout().mark(bucket(id)).to_redis_args().concat();
-        let wrote = Wrote { server: sent.live.shared_server(), mark };
-        let have = match confirmations.apply(wrote).await {
-            Ok(Some(have)) => Ok(have),
-            Ok(None) => confirm.wait_by(&sent.live).await,
+        let write = ReplicatedWrite { server: Arc::clone(reply.connection.server()), mark };
+        let replicas = match confirmations.call(write).await {
+            Ok(Some(replicas)) => Ok(replicas),
+            Ok(None) => confirm.wait_over(&reply.connection).await,
             Err(error) => Err(error),
         };
-        // Whatever went wrong, the primary may be elsewhere now.
-        let have = have.inspect_err(|_| sent.live.give_up())?;
-        confirm.met_by(have)
+        // Whatever failed, the primary may be elsewhere now.
+        confirm.met_by(replicas.inspect_err(|_| reply.connection.discard())?)
     }
-}
-
-/// Runs a script at the server of a bucket. A server that has forgotten it gets it again.
-pub(crate) async fn run_script(
-    nodes: &Nodes,
-    bucket: u8,
-    lane: u8,
-    script: &Lua,
-    keys: &[Key<'_>],
-    arguments: &[&[u8]],
-) -> StoreResult<Sent> {
-    let known = command("EVALSHA", &script.hash, keys, arguments);
-    match nodes.send(bucket, lane, &known).await {
-        Err(Trouble::NoScript) => {
-            let whole = command("EVAL", script.text, keys, arguments);
-            nodes.send(bucket, lane, &whole).await
-        }
-        other => other,
-    }
-    .map_err(Trouble::into_error)
-}
-
-/// Runs a script by one connection. A server that has forgotten it gets it again.
-pub(crate) async fn run_by(
-    nodes: &Nodes,
-    live: &Live,
-    script: &Lua,
-    keys: &[Key<'_>],
-    arguments: &[&[u8]],
-) -> Result<Value, Trouble> {
-    let known = command("EVALSHA", &script.hash, keys, arguments);
-    match nodes.send_by(live, &known).await {
-        Err(Trouble::NoScript) => {
-            nodes.send_by(live, &command("EVAL", script.text, keys, arguments)).await
-        }
-        other => other,
-    }
-}
-
-fn command(name: &str, script: &str, keys: &[Key<'_>], arguments: &[&[u8]]) -> Cmd {
-    let sizes = keys.iter().map(Key::len).chain(arguments.iter().map(|argument| argument.len()));
-    let (count, size) = (keys.len() + arguments.len(), sizes.sum::<usize>());
-    // The name, the script and the number of keys come first.
-    let mut command = Cmd::with_capacity(3 + count, size + name.len() + script.len() + 8);
-    command.arg(name);
-    command.arg(script).arg(keys.len());
-    for key in keys {
-        command.arg(key);
-    }
-    for argument in arguments {
-        command.arg(*argument);
-    }
-    command
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore").field("nodes", &self.nodes).finish_non_exhaustive()
+        f.debug_struct("RedisStore").field("confirm", &self.confirm).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
-//! Hearing the ends of claims: one connection for the whole store, which comes back by itself.
+//! One subscription for the whole store to the ends of claims. It is renewed when it is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -12,84 +12,76 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::link::{CONNECT_TIMEOUT, silent};
+use crate::error::{CONNECT_TIMEOUT, silent, unreachable};
+use crate::lock::lock;
 use crate::nodes::Nodes;
-use crate::waiters::{Place, Waiters};
+use crate::waiters::{Waiter, Waiters};
 
-/// How long until a lost subscription is tried again. A server that is back is found this soon.
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// The pause before a lost subscription is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// The bytes of a message: the name of a record and the fence of its claim.
 const MESSAGE_BYTES: usize = 40;
 
-/// The task that hears the ends of claims. It ends with this handle.
-#[derive(Debug)]
+/// The task that receives the ends of claims. It ends with this handle.
 pub(crate) struct Subscription {
-    heard: Arc<Heard>,
+    shared: Arc<Shared>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Whom it hears, and whom it wakes.
-#[derive(Debug)]
-struct Heard {
+struct Shared {
     nodes: Arc<Nodes>,
     waiters: Waiters,
-    hears: watch::Sender<bool>,
-    /// Whether a task hears, or is about to.
-    is_served: AtomicBool,
+    is_subscribed: watch::Sender<bool>,
+    /// Whether a task runs, or is about to.
+    has_task: AtomicBool,
 }
 
-/// The task's own end. If its runtime ends, another one goes on.
-struct Hearing(Arc<Heard>);
+/// Held by the task. If its runtime ends, another task is started.
+struct Running(Arc<Shared>);
 
-impl Drop for Hearing {
+impl Drop for Running {
     fn drop(&mut self) {
-        self.0.is_served.store(false, Ordering::Release);
-        self.0.hears.send_replace(false);
+        self.0.has_task.store(false, Ordering::Release);
+        self.0.is_subscribed.send_replace(false);
         self.0.waiters.wake_all();
     }
 }
 
 impl Subscription {
-    pub(crate) fn start(nodes: Arc<Nodes>, waiters: Waiters) -> Self {
-        let (hears, is_served) = (watch::Sender::new(false), AtomicBool::new(false));
-        let heard = Arc::new(Heard { nodes, waiters, hears, is_served });
-        let started = Self { heard, task: Mutex::default() };
-        started.go_on();
+    pub(crate) fn start(nodes: Arc<Nodes>) -> Self {
+        let (is_subscribed, has_task) = (watch::Sender::new(false), AtomicBool::new(false));
+        let shared = Shared { nodes, waiters: Waiters::default(), is_subscribed, has_task };
+        let started = Self { shared: Arc::new(shared), task: Mutex::default() };
+        started.ensure_running();
         started
     }
 
-    fn go_on(&self) {
-        if !self.heard.is_served.swap(true, Ordering::AcqRel) {
-            let task = tokio::spawn(listen(Hearing(Arc::clone(&self.heard))));
-            *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
+    fn ensure_running(&self) {
+        if !self.shared.has_task.swap(true, Ordering::AcqRel) {
+            let task = tokio::spawn(listen(Running(Arc::clone(&self.shared))));
+            *lock(&self.task) = Some(task);
         }
     }
 
-    /// Takes a place among those who wait, once the ends of claims are heard. That does not take
-    /// long, or is an error.
-    pub(crate) async fn enter(
-        &self,
-        waiters: &Waiters,
-        id: RecordId,
-        fence: Fence,
-    ) -> StoreResult<Place> {
+    /// Registers a waiter as soon as the subscription is up, or fails within a second.
+    pub(crate) async fn register(&self, id: RecordId, fence: Fence) -> StoreResult<Waiter> {
         loop {
-            self.go_on();
-            self.hears().await?;
-            let place = waiters.enter(id, fence);
-            // Who enters after the subscription ended is woken by nobody, and enters again.
-            if *self.heard.hears.borrow() {
-                return Ok(place);
+            self.ensure_running();
+            self.subscribed().await?;
+            let waiter = self.shared.waiters.register(id, fence);
+            // If the subscription ended before the registration, nothing would wake the waiter.
+            if *self.shared.is_subscribed.borrow() {
+                return Ok(waiter);
             }
         }
     }
 
-    async fn hears(&self) -> StoreResult<()> {
-        let mut hears = self.heard.hears.subscribe();
-        match timeout(CONNECT_TIMEOUT, hears.wait_for(|hears| *hears)).await {
+    async fn subscribed(&self) -> StoreResult<()> {
+        let mut state = self.shared.is_subscribed.subscribe();
+        match timeout(CONNECT_TIMEOUT, state.wait_for(|is_subscribed| *is_subscribed)).await {
             Ok(Ok(_)) => Ok(()),
             _ => {
-                let message = "the ends of claims cannot be heard: Redis is away";
+                let message = "cannot subscribe to the ends of claims: Redis is away";
                 Err(StoreError::not_applied(StoreErrorKind::Unavailable, message))
             }
         }
@@ -98,37 +90,35 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(task) = task {
+        if let Some(task) = lock(&self.task).take() {
             task.abort();
         }
     }
 }
 
-/// Subscribes again and again. When a subscription ends, all who wait look again: they may miss
-/// something.
-async fn listen(hearing: Hearing) {
-    let Heard { nodes, waiters, hears, .. } = &*hearing.0;
+/// Keeps a subscription. When one ends, all waiters are woken: they may have missed a message.
+async fn listen(running: Running) {
+    let Shared { nodes, waiters, is_subscribed, .. } = &*running.0;
     let mut changes = nodes.changes();
-    for turn in 0_usize.. {
+    for attempt in 0_usize.. {
         changes.mark_unchanged();
-        match subscribe(nodes, turn).await {
+        match subscribe(nodes, attempt).await {
             Ok(subscription) => {
-                hears.send_replace(true);
-                hear(subscription, waiters, &mut changes).await;
-                hears.send_replace(false);
+                is_subscribed.send_replace(true);
+                receive(subscription, waiters, &mut changes).await;
+                is_subscribed.send_replace(false);
                 waiters.wake_all();
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot subscribe to the ends of claims");
-                sleep(TRY_AGAIN_AFTER).await;
+                sleep(RETRY_PAUSE).await;
             }
         }
     }
 }
 
-async fn subscribe(nodes: &Nodes, turn: usize) -> StoreResult<PubSub> {
-    let client = nodes.listening_post(turn).await?;
+async fn subscribe(nodes: &Nodes, attempt: usize) -> StoreResult<PubSub> {
+    let client = nodes.pubsub_client(attempt).await?;
     let at = client.get_connection_info().addr();
     let what = at.to_string();
     let subscribing = async {
@@ -137,13 +127,13 @@ async fn subscribe(nodes: &Nodes, turn: usize) -> StoreResult<PubSub> {
         Ok(subscription)
     };
     match timeout(CONNECT_TIMEOUT, subscribing).await {
-        Ok(result) => result.map_err(|error| crate::error::unreachable(&what, at, error)),
+        Ok(result) => result.map_err(|error| unreachable(&what, at, error)),
         Err(_) => Err(silent(&what, at)),
     }
 }
 
-/// Hands on what is heard until the connection ends or a primary changes.
-async fn hear(subscription: PubSub, waiters: &Waiters, changes: &mut watch::Receiver<u64>) {
+/// Passes messages on until the connection ends or a primary changes.
+async fn receive(subscription: PubSub, waiters: &Waiters, changes: &mut watch::Receiver<u64>) {
     let mut messages = subscription.into_on_message();
     loop {
         tokio::select! {
@@ -158,11 +148,10 @@ async fn hear(subscription: PubSub, waiters: &Waiters, changes: &mut watch::Rece
 
 fn wake(message: &Msg, waiters: &Waiters) {
     let bytes = message.get_payload_bytes();
-    let Some((id, rest)) = bytes.split_first_chunk::<32>() else {
-        return;
-    };
-    let Some(fence) = rest.first_chunk::<8>().filter(|_| bytes.len() == MESSAGE_BYTES) else {
-        return;
-    };
-    waiters.wake(RecordId::from_bytes(*id), Fence::new(u64::from_be_bytes(*fence)));
+    if bytes.len() == MESSAGE_BYTES
+        && let Some((id, fence)) = bytes.split_first_chunk()
+        && let Some(fence) = fence.first_chunk()
+    {
+        waiters.wake(RecordId::from_bytes(*id), Fence::new(u64::from_be_bytes(*fence)));
+    }
 }

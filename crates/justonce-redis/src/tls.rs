@@ -1,95 +1,73 @@
-//! Who may vouch for a server that speaks TLS.
+//! TLS: trust roots, and what to do about connections that fail because of TLS.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 use redis::{ConnectionAddr, ConnectionInfo, RedisError};
 
-/// Whether `rediss://…` is understood.
-pub(crate) const BUILT_IN: bool = cfg!(feature = "tls");
-
-/// Who may vouch for a server: those in a file, or else whom this machine trusts.
+/// The trust roots of all connections of a store.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trust {
-    /// The certificates in the file, as PEM.
-    #[cfg(feature = "tls")]
-    only: Option<std::sync::Arc<[u8]>>,
+pub(crate) struct Roots {
+    /// Certificates as PEM; without them the system's roots count.
+    pem: Option<Arc<[u8]>>,
 }
 
-impl Trust {
-    /// Those in this file and nobody else, if there is one.
-    pub(crate) fn of(file: Option<&Path>) -> StoreResult<Self> {
-        match file {
-            None => Ok(Self::default()),
-            Some(path) => Self::of_file(path).map_err(|why| {
-                let message = format!("the certificates in {} do not do: {why}", path.display());
-                StoreError::not_applied(StoreErrorKind::Stopped, message)
-            }),
-        }
+impl Roots {
+    /// The roots in a file and no others, or those of the system.
+    pub(crate) fn new(ca_file: Option<&Path>) -> StoreResult<Self> {
+        let Some(path) = ca_file else { return Ok(Self::default()) };
+        let pem = read(path).map_err(|why| {
+            let message = format!("the certificates in {} cannot be used: {why}", path.display());
+            StoreError::not_applied(StoreErrorKind::Stopped, message)
+        })?;
+        Ok(Self { pem: Some(pem.into()) })
     }
 
+    /// Whether they come from a file, which is of use with TLS only.
+    pub(crate) const fn are_from_file(&self) -> bool {
+        self.pem.is_some()
+    }
+
+    /// A connection that trusts them.
     #[cfg(feature = "tls")]
-    fn of_file(path: &Path) -> Result<Self, String> {
-        use rustls::pki_types::CertificateDer;
-        use rustls::pki_types::pem::PemObject;
-
-        let pem = std::fs::read(path).map_err(|why| why.to_string())?;
-        let mut roots = rustls::RootCertStore::empty();
-        for root in CertificateDer::pem_slice_iter(&pem) {
-            let root = root.map_err(|why| why.to_string())?;
-            roots.add(root).map_err(|why| why.to_string())?;
-        }
-        if roots.is_empty() {
-            return Err("there is none".to_owned());
-        }
-        Ok(Self { only: Some(pem.into()) })
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn of_file(_: &Path) -> Result<Self, String> {
-        Err("this program was built without the feature `tls`".to_owned())
-    }
-
-    /// Whether it names somebody, which is of use with TLS only.
-    pub(crate) fn is_special(&self) -> bool {
-        #[cfg(feature = "tls")]
-        return self.only.is_some();
-        #[cfg(not(feature = "tls"))]
-        return false;
-    }
-
-    /// A connection on which these vouch for the server.
-    #[cfg(feature = "tls")]
-    pub(crate) fn on(&self, info: ConnectionInfo) -> Result<ConnectionInfo, RedisError> {
+    pub(crate) fn applied_to(&self, info: ConnectionInfo) -> Result<ConnectionInfo, RedisError> {
         if !is_tls(info.addr()) {
             return Ok(info);
         }
-        // The client of Redis wants one for the whole process, and panics if it cannot choose.
-        // Whoever wants another one has installed it before.
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let Some(only) = &self.only else {
-            return Ok(info);
-        };
-        let root_cert = Some(only.to_vec());
-        let certificates = redis::TlsCertificates { client_tls: None, root_cert };
+        // The Redis client panics if the process has none and it cannot choose one.
+        justonce_net::install_crypto_provider();
+        let Some(pem) = &self.pem else { return Ok(info) };
+        let certificates =
+            redis::TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) };
         let client = redis::Client::build_with_tls(info, certificates)?;
         Ok(client.get_connection_info().clone())
     }
 
     /// A connection as it is.
     #[cfg(not(feature = "tls"))]
-    pub(crate) fn on(&self, info: ConnectionInfo) -> Result<ConnectionInfo, RedisError> {
+    pub(crate) fn applied_to(&self, info: ConnectionInfo) -> Result<ConnectionInfo, RedisError> {
         Ok(info)
     }
+}
+
+/// A file of certificates that can all be trust roots.
+#[cfg(feature = "tls")]
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    justonce_net::TrustRoots::from_file(path).map_err(|why| why.to_string())?;
+    std::fs::read(path).map_err(|why| why.to_string())
+}
+
+#[cfg(not(feature = "tls"))]
+fn read(_: &Path) -> Result<Vec<u8>, String> {
+    Err("this program was built without the feature `tls`".to_owned())
 }
 
 const fn is_tls(address: &ConnectionAddr) -> bool {
     matches!(address, ConnectionAddr::TcpTls { .. })
 }
 
-/// What to do about a server that cannot be reached, where that may be about TLS.
+/// What to do about a server that cannot be reached, where TLS may be the reason.
 pub(crate) fn advice(address: &ConnectionAddr, error: &RedisError) -> &'static str {
     if !is_tls(address) {
         let hung_up = error.is_connection_dropped() && !error.is_connection_refusal();
@@ -98,34 +76,23 @@ pub(crate) fn advice(address: &ConnectionAddr, error: &RedisError) -> &'static s
     advice_on_certificate(error)
 }
 
-/// The same for a server that says nothing.
+/// The same for a server that does not respond.
 pub(crate) const fn advice_on_silence(address: &ConnectionAddr) -> &'static str {
     if is_tls(address) { ". Does it speak TLS?" } else { "" }
 }
 
 #[cfg(feature = "tls")]
 fn advice_on_certificate(error: &RedisError) -> &'static str {
-    use rustls::CertificateError::{NotValidForName, NotValidForNameContext};
-    use rustls::Error::InvalidCertificate;
-
-    match rustls_error(error) {
-        Some(InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
+    match justonce_net::certificate_refusal(error) {
+        Some(justonce_net::CertificateRefusal::WrongName) => {
             ". The server must be asked for by a name that its certificate has"
         }
-        Some(InvalidCertificate(_)) => {
+        Some(_) => {
             ". Set the file of the authority that signed it: `ca_file` of the store, `redis.ca` of \
              the gateway"
         }
-        _ => "",
+        None => "",
     }
-}
-
-/// The client of Redis keeps its causes in an `Arc`, and those of TLS in an error of input.
-#[cfg(feature = "tls")]
-fn rustls_error(error: &RedisError) -> Option<&rustls::Error> {
-    type Shared = std::sync::Arc<dyn std::error::Error + Send + Sync>;
-    let cause = std::error::Error::source(error)?.downcast_ref::<Shared>()?;
-    cause.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref()
 }
 
 #[cfg(not(feature = "tls"))]

@@ -1,4 +1,4 @@
-//! The promise of records that must neither be given up nor be forgotten half done.
+//! The policy of records that must neither be given up nor be forgotten half done.
 
 use justonce_core::{OnLapsed, Policy, PolicyError};
 

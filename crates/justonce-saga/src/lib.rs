@@ -7,16 +7,18 @@
 //!   undone, and the answer is replayed for duplicates.
 //! - [`Guard`]: a write that arrives late never follows a newer one. [`Conditional`]: what has not
 //!   changed since the last time is not done again.
-//! - [`Completer`]: finds what nobody drives any more, on any number of nodes, and drives it on.
-//! - [`Reconciler`]: compares records with the effects in somebody's books, repairs what it may.
+//! - [`Completer`]: finds operations whose owner is gone, on any number of nodes, and drives them
+//!   on.
+//! - [`Reconciler`]: compares records with the effects in the books of another system, repairs what
+//!   it may.
 //!
-//! All of it is one operation of the engine under `resume`, whose one recovery point holds what is
+//! All of it is one operation of the engine under `resume`, whose one checkpoint holds what is
 //! saved: the input from the start, and what became of each phase or step. No rule of the protocol
 //! is here; what a saga does next is one pure function, [`next`].
 //!
 //! **A step whose result was not saved before a crash runs again, with the same key.** What it
 //! calls must recognise a repetition by the key; that is what the key is for. Only what is written
-//! in one transaction with the recovery point ([`PhaseRun::phase_within`]) takes effect exactly
+//! in one transaction with the checkpoint ([`PhaseRun::phase_within`]) takes effect exactly
 //! once by itself.
 
 mod completer;
@@ -28,15 +30,16 @@ mod saga;
 mod saved;
 
 pub use completer::{
-    Completer, CompleterSettings, Completing, Driver, Drove, Progress, Round, Stuck, stuck,
+    Completer, CompleterSettings, DriveEnd, Driver, Progress, Round, Stuck, stuck,
 };
 pub use guard::{Conditional, Guard, GuardError, IfChanged, Written};
 pub use phases::{
     Journal, MAX_NAME_BYTES, MAX_PHASES, PhaseRun, Phases, PhasesError, ShapeChanged, Within,
 };
 pub use reconcile::{
-    About, BoxError, Disagreement, Effect, EffectPage, Effects, Finding, Place, ReconcileError,
-    ReconcileReport, ReconcileSettings, Reconciler, Remedy, Rules, Seen, compare,
+    About, BoxError, Disagreement, Effect, EffectPage, Effects, Finding, ReconcileError,
+    ReconcilePosition, ReconcileReport, ReconcileSettings, Reconciler, Remedy, Rules, Seen,
+    compare,
 };
 pub use saga::{
     Call, End, Event, InvalidSaga, Log, LoggedStep, Mark, Next, PlanChanged, PlannedStep, Retried,

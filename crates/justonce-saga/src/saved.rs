@@ -2,13 +2,17 @@
 
 use justonce_core::MAX_CHECKPOINT_BYTES;
 
-/// How much is kept of what somebody said went wrong, in bytes: it is for people.
+/// The name of the checkpoint of a stuck saga.
+pub(crate) const STUCK: &str = "stuck";
+/// The name of the checkpoint of what is parked until an operator retries it.
+pub(crate) const PARKED: &str = "parked";
+/// How much is kept of a reason, in bytes: it is for operators.
 const MAX_WHY_BYTES: usize = 1024;
-/// The largest log or journal, in bytes. The rest of a recovery point is left for the reason of
+/// The largest log or journal, in bytes. The rest of a checkpoint is left for the reason of
 /// parking: what cannot be saved must still be able to say so.
 pub(crate) const MAX_SAVED_BYTES: usize = MAX_CHECKPOINT_BYTES - 8 * MAX_WHY_BYTES;
 
-/// The most that the next recovery point may have, by the size of the one before. An earlier
+/// The most that the next checkpoint may have, by the size of the one before. An earlier
 /// version left no room for reasons: what it began goes on.
 pub(crate) const fn most_after(before: usize) -> usize {
     if before > MAX_SAVED_BYTES { MAX_CHECKPOINT_BYTES } else { MAX_SAVED_BYTES }

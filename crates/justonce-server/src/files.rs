@@ -1,4 +1,4 @@
-//! The files that a configuration names: what is in them now, and where changes are noticed.
+//! The files that a configuration names, and their contents.
 
 use std::path::{Path, PathBuf};
 
@@ -6,25 +6,25 @@ use percent_encoding::percent_decode_str;
 
 use crate::config::{AdminToken, Settings, StoreUrl};
 
-/// What is in a file: a hash, or nothing if it cannot be read.
+/// A hash of a file's content; none if it cannot be read.
 pub(crate) type Content = Option<blake3::Hash>;
 
-/// What is in a file now, through whatever links lead to it.
+/// The content of a file, links followed.
 pub(crate) fn content(path: &Path) -> Content {
     std::fs::read(path).ok().map(|bytes| blake3::hash(&bytes))
 }
 
 /// A file that is read when the gateway starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedFile {
     /// The setting that names it.
     pub(crate) setting: &'static str,
     pub(crate) path: PathBuf,
     pub(crate) content: Content,
 }
 
-/// The files whose changes count while the gateway runs: certificate, key and tokens.
-pub(crate) fn renewed(settings: &Settings) -> Vec<Named> {
+/// The files that are reloaded while the gateway runs: certificate, key and tokens.
+pub(crate) fn renewed(settings: &Settings) -> Vec<NamedFile> {
     let mut files = Vec::new();
     if let Some(tls) = &settings.tls {
         files.push(named("tls.cert", &tls.cert));
@@ -42,8 +42,8 @@ pub(crate) fn renewed(settings: &Settings) -> Vec<Named> {
     files
 }
 
-/// The files whose changes count only with a restart: those that servers are trusted by.
-pub(crate) fn of_the_start(settings: &Settings) -> Vec<Named> {
+/// The files that are read only at the start: TLS trust roots.
+pub(crate) fn at_start(settings: &Settings) -> Vec<NamedFile> {
     let mut files = Vec::new();
     if let Some(path) = &settings.upstream_ca {
         files.push(named("upstream_tls.ca", path));
@@ -57,8 +57,8 @@ pub(crate) fn of_the_start(settings: &Settings) -> Vec<Named> {
     files
 }
 
-fn named(setting: &'static str, path: &Path) -> Named {
-    Named { setting, path: path.to_owned(), content: content(path) }
+fn named(setting: &'static str, path: &Path) -> NamedFile {
+    NamedFile { setting, path: path.to_owned(), content: content(path) }
 }
 
 /// The file that the address of a PostgreSQL store names.

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// Requests, records and tables are freed by other threads than those that made them. The system's
-/// allocator takes a lock for each and spends a fifth of a request on it.
+/// Requests, records and tables are freed on other threads than those that allocated them. The
+/// system's allocator takes a lock for that: a fifth of the time of a request.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    justonce_server::cli::run()
+    justonce_server::run()
 }

@@ -1,26 +1,82 @@
-//! The names of this crate's metrics, and what they mean. Those of requests and store calls are in
-//! `justonce-http`; docs/metrics.md lists all of them.
+//! The metrics of this crate, and the page docs/metrics.md of all of them. Those of requests and
+//! store calls are in `justonce-http`.
 
-use metrics::{counter, describe_counter, describe_gauge, gauge};
+use justonce::http::metrics::{
+    CONCURRENT, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING, REPLAYS, REQUESTS,
+    STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS, describe as describe_metric,
+};
+use justonce::metrics::Metric;
+use metrics::{counter, gauge};
 
-use crate::resolutions;
+use self::scraped::{
+    BUILD_INFO, CPU, EXECUTING, MAX_FDS, MEMORY, OPEN_FDS, START_TIME, STORE_BYTES, STORE_DAMAGED,
+    STORE_RECORDS, STORE_UP, STORE_WARNING, UNKNOWN_OLDEST, UNKNOWN_WAITING,
+};
 
-pub(crate) const PROBES: &str = "idempotency_probes_total";
-pub(crate) const RESOLUTIONS: &str = "idempotency_resolutions_total";
-pub(crate) const CACHE_LOOKUPS: &str = "idempotency_cache_lookups_total";
-pub(crate) const EXPIRATIONS: &str = "idempotency_ttl_expirations_total";
-pub(crate) const RELOADS: &str = "justonce_reloads_total";
-pub(crate) const COMPLETED: &str = "justonce_completer_operations_total";
-pub(crate) const COMPLETER_RECORDS: &str = "justonce_completer_records_total";
-pub(crate) const COMPLETER_ROUNDS: &str = "justonce_completer_rounds_total";
-pub(crate) const COMPLETER_PARKED: &str = "justonce_completer_parked";
+pub(crate) const PROBES: Metric = Metric::counter(
+    "idempotency_probes_total",
+    &["route", "result"],
+    "Questions to the service of a route with a probe: `completed`, `failed`, `released`, \
+     `unclear`, `too_early`, `no_answer`, `late`, `store_failed`.",
+);
+pub(crate) const RESOLUTIONS: Metric = Metric::counter(
+    "idempotency_resolutions_total",
+    &["by", "result"],
+    "Resolutions by `probe`, `callback` or `operator`: `completed`, `failed`, `released`, or \
+     `refused` because another one came first or the fence was old.",
+);
+pub(crate) const CACHE_LOOKUPS: Metric = Metric::counter(
+    "idempotency_cache_lookups_total",
+    &["cache", "result"],
+    "Duplicates that the `near` cache, or the `redis` in front of PostgreSQL, was asked for: \
+     `hit`, `miss`, `skipped`, `failed`. Only where there is such a cache.",
+);
+pub(crate) const EXPIRATIONS: Metric =
+    Metric::counter("idempotency_ttl_expirations_total", &[], "Retentions that ended.");
+pub(crate) const RELOADS: Metric = Metric::counter(
+    "justonce_reloads_total",
+    &["result"],
+    "Configurations read while running: `changed` or `refused`.",
+);
+pub(crate) const WORKER_ROUNDS: Metric = Metric::counter(
+    "justonce_worker_rounds_total",
+    &["worker", "result"],
+    "Rounds of background work by `reaper`, `prober`, `completer` and `metrics`: `done` or \
+     `failed`.",
+);
+pub(crate) const COMPLETED: Metric = Metric::counter(
+    "justonce_completer_operations_total",
+    &["result"],
+    "Operations of dead gateways on routes with `complete`: `ended`, `not_yet` (tried, and to be \
+     tried again), `left` (another owner has it), `trouble`.",
+);
+pub(crate) const COMPLETER_RECORDS: Metric = Metric::counter(
+    "justonce_completer_records_total",
+    &[],
+    "Records that the completer looked at.",
+);
+pub(crate) const COMPLETER_ROUNDS: Metric =
+    Metric::counter("justonce_completer_rounds_total", &[], "Rounds of the completer.");
+pub(crate) const COMPLETER_PARKED: Metric = Metric::gauge(
+    "justonce_completer_parked",
+    &[],
+    "Operations that this gateway's completer has left for good, because too many drives in a row \
+     failed. Routes have a limit of attempts, after which an operation is unknown instead, so this \
+     is 0.",
+);
 
 /// The results of a reload.
-pub(crate) const RELOAD_RESULTS: [&str; 2] = ["changed", "refused"];
+const RELOAD_RESULTS: [&str; 2] = ["changed", "refused"];
+/// Who resolves, and how a resolution ends.
+const RESOLVERS: [&str; 3] = ["probe", "callback", "operator"];
+const RESOLUTION_RESULTS: [&str; 4] = ["completed", "failed", "released", "refused"];
+/// What works in the background, and how its rounds end.
+const WORKERS: [&str; 4] = ["reaper", "prober", "completer", "metrics"];
+const WORKER_RESULTS: [&str; 2] = ["done", "failed"];
 /// The results of what a completer drives on.
 pub(crate) const COMPLETER_RESULTS: [&str; 4] = ["ended", "not_yet", "left", "trouble"];
 /// The results of a probe.
-pub(crate) const PROBE_RESULTS: [&str; 8] = [
+const PROBE_RESULTS: [&str; 8] = [
     "completed",
     "failed",
     "released",
@@ -34,90 +90,179 @@ pub(crate) const PROBE_RESULTS: [&str; 8] = [
 /// The warnings that a store may have.
 pub(crate) const STORE_WARNINGS: [&str; 2] = ["clock-floor-ahead", "directory-open-to-others"];
 
-/// What is computed when somebody asks, and not counted as it happens.
+/// What is computed for each scrape, and not counted as it happens.
 pub(crate) mod scraped {
-    /// A metric that is written into each scrape.
-    pub(crate) struct Metric {
-        pub(crate) name: &'static str,
-        pub(crate) kind: &'static str,
-        pub(crate) help: &'static str,
-    }
-
-    const fn gauge(name: &'static str, help: &'static str) -> Metric {
-        Metric { name, kind: "gauge", help }
-    }
+    pub(crate) use justonce::metrics::Metric;
 
     pub(crate) const BUILD_INFO: Metric =
-        gauge("justonce_build_info", "The release that runs; always 1.");
+        Metric::gauge("justonce_build_info", &["version"], "The release that runs; always 1.");
     pub(crate) const EXECUTING: Metric =
-        gauge("idempotency_executing", "Operations being executed now.");
+        Metric::gauge("idempotency_executing", &[], "Operations being executed now.");
     pub(crate) const STORE_UP: Metric =
-        gauge("idempotency_store_up", "Whether the store can take a step: 1, or 0.");
+        Metric::gauge("idempotency_store_up", &[], "Whether the store can take a step: 1, or 0.");
     pub(crate) const STORE_RECORDS: Metric =
-        gauge("idempotency_store_records", "Records in the store, by state.");
+        Metric::gauge("idempotency_store_records", &["state"], "Records in the store.");
     pub(crate) const STORE_BYTES: Metric =
-        gauge("idempotency_store_bytes", "Bytes that the records take, by state.");
-    pub(crate) const STORE_DAMAGED: Metric = gauge(
+        Metric::gauge("idempotency_store_bytes", &["state"], "Bytes that the records take.");
+    pub(crate) const STORE_DAMAGED: Metric = Metric::gauge(
         "idempotency_store_damaged_records",
-        "Records that the store could not read since it was opened.",
+        &[],
+        "Records that the store could not read since it was opened: they are skipped, and \
+         `justonce keys list` names them.",
     );
-    pub(crate) const STORE_WARNING: Metric =
-        gauge("idempotency_store_warning", "Whether the store has this warning: 1, or 0.");
-    pub(crate) const UNKNOWN_WAITING: Metric =
-        gauge("idempotency_unknown_waiting", "Unknown operations that wait for a resolution.");
-    pub(crate) const UNKNOWN_OLDEST: Metric = gauge(
+    pub(crate) const STORE_WARNING: Metric = Metric::gauge(
+        "idempotency_store_warning",
+        &["name"],
+        "Whether the store has this warning, which the log explains: 1, or 0. There are \
+         `clock-floor-ahead` and `directory-open-to-others`.",
+    );
+    pub(crate) const UNKNOWN_WAITING: Metric = Metric::gauge(
+        "idempotency_unknown_waiting",
+        &[],
+        "Unknown operations that wait for a resolution, over all gateways on the store.",
+    );
+    pub(crate) const UNKNOWN_OLDEST: Metric = Metric::gauge(
         "idempotency_unknown_oldest_seconds",
-        "For how long the oldest unknown operation has been waiting.",
+        &[],
+        "For how long the oldest unknown operation has been waiting; of more than 8,000, the \
+         oldest of so many.",
     );
     pub(crate) const MEMORY: Metric =
-        gauge("process_resident_memory_bytes", "Resident memory size in bytes.");
+        Metric::gauge("process_resident_memory_bytes", &[], "Resident memory size in bytes.");
     pub(crate) const OPEN_FDS: Metric =
-        gauge("process_open_fds", "Number of open file descriptors.");
+        Metric::gauge("process_open_fds", &[], "Number of open file descriptors.");
     pub(crate) const MAX_FDS: Metric =
-        gauge("process_max_fds", "Maximum number of open file descriptors.");
-    pub(crate) const START_TIME: Metric = gauge(
+        Metric::gauge("process_max_fds", &[], "Maximum number of open file descriptors.");
+    pub(crate) const START_TIME: Metric = Metric::gauge(
         "process_start_time_seconds",
+        &[],
         "Start time of the process since the Unix epoch in seconds.",
     );
-    pub(crate) const CPU: Metric = Metric {
-        name: "process_cpu_seconds_total",
-        kind: "counter",
-        help: "Total user and system CPU time spent in seconds.",
-    };
+    pub(crate) const CPU: Metric = Metric::counter(
+        "process_cpu_seconds_total",
+        &[],
+        "Total user and system CPU time spent in seconds.",
+    );
 }
+
+/// Every metric, by the section of docs/metrics.md in which it is.
+const SECTIONS: [(&str, &[Metric]); 4] = [
+    (
+        "requests",
+        &[
+            REQUESTS,
+            REPLAYS,
+            MISMATCHES,
+            TAKEOVERS,
+            CONCURRENT,
+            NEAR_MISSES,
+            WAITERS,
+            LOCK_WAIT,
+            PROCESSING,
+            EXECUTING,
+        ],
+    ),
+    ("unknown", &[UNKNOWN, UNKNOWN_WAITING, UNKNOWN_OLDEST, RESOLUTIONS, PROBES]),
+    (
+        "store",
+        &[
+            STORE_UP,
+            STORE_RECORDS,
+            STORE_BYTES,
+            STORE_DAMAGED,
+            STORE_WARNING,
+            STORE_OPERATIONS,
+            STORE_SECONDS,
+            EXPIRATIONS,
+            CACHE_LOOKUPS,
+        ],
+    ),
+    (
+        "gateway",
+        &[
+            BUILD_INFO,
+            RELOADS,
+            WORKER_ROUNDS,
+            COMPLETED,
+            COMPLETER_RECORDS,
+            COMPLETER_ROUNDS,
+            COMPLETER_PARKED,
+            MEMORY,
+            OPEN_FDS,
+            MAX_FDS,
+            START_TIME,
+            CPU,
+        ],
+    ),
+];
 
 /// Tells the recorder what the metrics mean, and makes the series that belong to no route, so that
 /// rates begin at zero.
 pub(crate) fn describe() {
-    justonce::http::describe_metrics();
-    describe_counter!(PROBES, "Questions to a route's service about unknown operations.");
-    describe_counter!(RESOLUTIONS, "Resolutions of unknown operations.");
-    describe_counter!(
-        CACHE_LOOKUPS,
-        "Duplicates that a cache in front of the store was asked for."
-    );
-    describe_counter!(EXPIRATIONS, "Retentions that ended.");
-    describe_counter!(RELOADS, "Configurations read while the gateway runs.");
-    describe_counter!(COMPLETED, "Operations of other gateways that the completer drove on.");
-    describe_counter!(COMPLETER_RECORDS, "Records that the completer looked at.");
-    describe_counter!(COMPLETER_ROUNDS, "Rounds of the completer.");
-    describe_gauge!(COMPLETER_PARKED, "Operations that the completer has parked.");
-    resolutions::describe();
+    SECTIONS.iter().flat_map(|(_, metrics)| *metrics).for_each(describe_metric);
     for result in RELOAD_RESULTS {
-        counter!(RELOADS, "result" => result).increment(0);
+        counter!(RELOADS.name, "result" => result).increment(0);
     }
     for result in COMPLETER_RESULTS {
-        counter!(COMPLETED, "result" => result).increment(0);
+        counter!(COMPLETED.name, "result" => result).increment(0);
     }
-    for name in [EXPIRATIONS, COMPLETER_RECORDS, COMPLETER_ROUNDS] {
-        counter!(name).increment(0);
+    for by in RESOLVERS {
+        for result in RESOLUTION_RESULTS {
+            counter!(RESOLUTIONS.name, "by" => by, "result" => result).increment(0);
+        }
     }
-    gauge!(COMPLETER_PARKED).set(0.0);
+    for worker in WORKERS {
+        for result in WORKER_RESULTS {
+            counter!(WORKER_ROUNDS.name, "worker" => worker, "result" => result).increment(0);
+        }
+    }
+    for metric in [EXPIRATIONS, COMPLETER_RECORDS, COMPLETER_ROUNDS] {
+        counter!(metric.name).increment(0);
+    }
+    gauge!(COMPLETER_PARKED.name).set(0.0);
 }
 
 /// Makes the series of a route that is probed.
 pub(crate) fn describe_probe(route: &str) {
     for result in PROBE_RESULTS {
-        counter!(PROBES, "route" => route.to_owned(), "result" => result).increment(0);
+        counter!(PROBES.name, "route" => route.to_owned(), "result" => result).increment(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::{env, fs};
+
+    use super::SECTIONS;
+
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    const HEAD: &str = "| metric | type | labels | what it means |\n|---|---|---|---|\n";
+    const END: &str = "<!-- metrics: end -->";
+
+    /// The page with every table as the code has it.
+    fn generated(page: &str) -> String {
+        let mut page = page.to_owned();
+        for (section, metrics) in SECTIONS {
+            let begin = format!("<!-- metrics: {section} -->\n");
+            let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("no {begin}"));
+            let (_, after) = rest.split_once(END).unwrap();
+            let mut new = format!("{before}{begin}{HEAD}");
+            metrics.iter().for_each(|metric| writeln!(new, "{}", metric.row()).unwrap());
+            page = new + END + after;
+        }
+        page
+    }
+
+    /// `JUSTONCE_UPDATE=1 cargo test -p justonce-server --lib metrics` writes the page.
+    #[test]
+    fn the_page_is_made_from_the_metrics() {
+        let page = fs::read_to_string(PAGE).unwrap();
+        let current = generated(&page);
+        if env::var_os("JUSTONCE_UPDATE").is_some() {
+            fs::write(PAGE, &current).unwrap();
+        } else {
+            assert!(page == current, "docs/metrics.md is old: run this with JUSTONCE_UPDATE=1");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use justonce_proxy::ServerTls;
 use metrics::counter;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -14,24 +15,23 @@ use tracing::{error, info, warn};
 
 use crate::admin::{AdminTokens, Token};
 use crate::config::{self, AdminToken, Flags, Settings};
-use crate::files::{self, Content, Named};
+use crate::files::{self, Content, NamedFile};
 use crate::gateway::Gateway;
-use crate::listen::ServerTls;
+use crate::logs;
 use crate::metrics::RELOADS;
-use crate::serve::say_what_is_risky;
 
-/// Editors write a file in several steps: this long after the last one it is read.
+/// Editors write a file in several steps: it is read this long after the last one,
 const SETTLED: Duration = Duration::from_millis(200);
-/// And this long after the first one, whatever else goes on in its directory.
+/// and at most this long after the first one, if its directory keeps changing.
 const SETTLED_AT_MOST: Duration = Duration::from_secs(2);
-/// How often the files are looked at, whether the system tells of a change or not: it tells
-/// nothing about links that lead through other directories, nor about some network disks.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often the files are compared without a notification: there is none for links through other
+/// directories, nor on some network disks.
+const COMPARE_EVERY: Duration = Duration::from_secs(5);
 
-/// What is exchanged while the gateway runs, beside its routes.
-pub(crate) struct Live {
-    /// From before anything was read from the files.
-    pub(crate) seen: Seen,
+/// What is replaced while the gateway runs, beside its routes.
+pub(crate) struct Reloadable {
+    /// From before the gateway read the files.
+    pub(crate) contents: FileContents,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) tokens: Option<AdminTokens>,
 }
@@ -43,57 +43,58 @@ pub(crate) struct Reloader {
     gateway: Gateway,
     tls: Option<ServerTls>,
     tokens: Option<AdminTokens>,
-    seen: Seen,
-    // What was in the files of the certificate that is served.
-    served: Vec<Named>,
+    contents: FileContents,
+    /// The contents of the certificate's files that is served.
+    served: Vec<NamedFile>,
     hangups: Signal,
     changes: mpsc::Receiver<()>,
-    /// The watch ends with it.
+    /// Watches until it is dropped.
     _watch: Option<RecommendedWatcher>,
 }
 
-/// What was in the files when they were last looked at.
-pub(crate) struct Seen {
+/// The contents of the files when they were last read.
+pub(crate) struct FileContents {
     config: Content,
-    renewed: Vec<Named>,
-    of_the_start: Vec<Named>,
+    renewed: Vec<NamedFile>,
+    at_start: Vec<NamedFile>,
 }
 
-impl Seen {
-    pub(crate) fn now(flags: &Flags, settings: &Settings) -> Self {
+impl FileContents {
+    pub(crate) fn read(flags: &Flags, settings: &Settings) -> Self {
         Self {
             config: file(flags).and_then(|file| files::content(&file)),
             renewed: files::renewed(settings),
-            of_the_start: files::of_the_start(settings),
+            at_start: files::at_start(settings),
         }
     }
 
-    fn certificate(&self) -> Vec<Named> {
+    fn certificate(&self) -> Vec<NamedFile> {
         self.renewed.iter().filter(|file| file.setting.starts_with("tls.")).cloned().collect()
     }
 }
 
 impl Reloader {
-    /// Watches from now on; what changed since the settings were read is read too.
+    /// Watches the files. A change since the settings were read is noticed too.
     pub(crate) fn new(
         flags: Flags,
         settings: Settings,
         gateway: Gateway,
-        live: Live,
+        reloadable: Reloadable,
     ) -> anyhow::Result<Self> {
         let hangups = signal(SignalKind::hangup()).context("cannot watch for SIGHUP")?;
         let (changed, changes) = mpsc::channel(1);
-        let Live { seen, tls, tokens } = live;
-        let named = seen.renewed.iter().chain(&seen.of_the_start).map(|named| named.path.clone());
+        let Reloadable { contents, tls, tokens } = reloadable;
+        let named =
+            contents.renewed.iter().chain(&contents.at_start).map(|named| named.path.clone());
         let watch = watch(file(&flags).into_iter().chain(named), changed);
-        let served = seen.certificate();
+        let served = contents.certificate();
         let mut reloader = Self {
             flags,
             settings,
             gateway,
             tls,
             tokens,
-            seen,
+            contents,
             served,
             hangups,
             changes,
@@ -101,47 +102,47 @@ impl Reloader {
         };
         let read = config::load(&reloader.flags, &config::variables_of_the_process());
         if read.as_ref().ok() != Some(&reloader.settings) {
-            reloader.look(Some("it changed while the gateway started"));
+            reloader.compare(Some("it changed while the gateway started"));
         }
         Ok(reloader)
     }
 
-    /// Reads the configuration again whenever somebody asks for it or a file changes.
+    /// Reloads on SIGHUP and when a file changes.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(COMPARE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                Some(()) = self.hangups.recv() => self.look(Some("SIGHUP")),
+                Some(()) = self.hangups.recv() => self.compare(Some("SIGHUP")),
                 Some(()) = self.changes.recv() => {
                     settle(&mut self.changes).await;
-                    self.look(None);
+                    self.compare(None);
                 }
-                _ = looks.tick() => self.look(None),
+                _ = ticks.tick() => self.compare(None),
             }
         }
     }
 
-    /// Looks at all files, and does what follows from those that changed since the last time. The
-    /// configuration is read again also if somebody says `why`.
-    fn look(&mut self, why: Option<&str>) {
-        let now = Seen::now(&self.flags, &self.settings);
-        let mut before = std::mem::replace(&mut self.seen, now);
-        let changed = before.config != self.seen.config;
+    /// Compares all files with their last contents, and reloads what changed. With a reason, the
+    /// configuration is reloaded in any case.
+    fn compare(&mut self, why: Option<&str>) {
+        let now = FileContents::read(&self.flags, &self.settings);
+        let mut before = std::mem::replace(&mut self.contents, now);
+        let changed = before.config != self.contents.config;
         let why = why.or(changed.then_some("the file changed"));
         if let Some(why) = why {
             self.reload(why);
-            // Other files may be named in it.
-            let named = Seen::now(&self.flags, &self.settings);
-            self.seen = Seen { config: self.seen.config, ..named };
+            // It may name other files.
+            let named = FileContents::read(&self.flags, &self.settings);
+            self.contents = FileContents { config: self.contents.config, ..named };
         }
-        if why.is_some() || before.renewed != self.seen.renewed {
+        if why.is_some() || before.renewed != self.contents.renewed {
             self.renew_certificate();
             self.renew_tokens();
         }
-        before.of_the_start.retain(|file| !self.seen.of_the_start.contains(file));
-        for file in before.of_the_start {
+        before.at_start.retain(|file| !self.contents.at_start.contains(file));
+        for file in before.at_start {
             let (setting, path) = (file.setting, file.path.display());
             warn!(setting, %path, "this file changed; that counts only with a restart");
         }
@@ -149,12 +150,12 @@ impl Reloader {
 
     fn renew_certificate(&mut self) {
         let (Some(live), Some(tls)) = (&self.tls, &self.settings.tls) else { return };
-        let now = self.seen.certificate();
+        let now = self.contents.certificate();
         if now == self.served {
             return;
         }
         let (cert, key) = (tls.cert.display(), tls.key.display());
-        match live.renew(&tls.cert, &tls.key) {
+        match live.reload(&tls.cert, &tls.key) {
             Ok(()) => {
                 info!(%cert, %key, "the new certificate is served");
                 self.served = now;
@@ -171,7 +172,7 @@ impl Reloader {
         renew_token("callback_token", self.settings.callback_token.as_ref(), &live.callbacks);
     }
 
-    /// A bad file leaves the old routes in force, loudly.
+    /// A wrong configuration is logged, and the old routes stay in force.
     fn reload(&mut self, why: &str) {
         let read = config::load(&self.flags, &config::variables_of_the_process());
         let changed = read.map_err(anyhow::Error::from).and_then(|settings| {
@@ -184,7 +185,7 @@ impl Reloader {
                 if !restart.is_empty() {
                     warn!(settings = ?restart, "these settings change only with a restart");
                 }
-                say_what_is_risky(&settings);
+                logs::warn_about(&settings);
                 info!(why, routes = settings.routes.len(), "new routes are in force");
                 self.settings = settings;
                 "changed"
@@ -194,12 +195,12 @@ impl Reloader {
                 "refused"
             }
         };
-        counter!(RELOADS, "result" => result).increment(1);
+        counter!(RELOADS.name, "result" => result).increment(1);
     }
 }
 
-/// A token that was demanded from the start can be exchanged. One that was not needs a restart,
-/// and that was said.
+/// Replaces a token that was demanded from the start. A first token needs a restart, which is
+/// logged elsewhere.
 fn renew_token(setting: &'static str, token: Option<&AdminToken>, live: &Token) {
     let Some(token) = token.filter(|_| live.is_demanded()) else { return };
     match token.read() {
@@ -218,15 +219,15 @@ fn file(flags: &Flags) -> Option<PathBuf> {
     flags.config.clone().or_else(|| variables.get("JUSTONCE_CONFIG").map(PathBuf::from))
 }
 
-/// Watches the directories: a new file is put in the place of the old one, and so is a link to it.
-/// What cannot be watched is looked at from time to time all the same.
+/// Watches the directories of the files: editors replace a file, and Kubernetes replaces a link to
+/// it. What cannot be watched is compared periodically.
 fn watch(
     files: impl Iterator<Item = PathBuf>,
     changed: mpsc::Sender<()>,
 ) -> Option<RecommendedWatcher> {
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         if event.is_ok_and(|event| !event.kind.is_access()) {
-            // One change that waits is as good as many.
+            // One pending change is enough.
             let _ = changed.try_send(());
         }
     });
@@ -245,7 +246,7 @@ fn watch(
 }
 
 fn cannot_watch(what: impl std::fmt::Display, error: &notify::Error) {
-    let every = LOOK_EVERY.as_secs();
+    let every = COMPARE_EVERY.as_secs();
     warn!(%error, "{what} cannot be watched; changes are looked for every {every} s");
 }
 

@@ -1,4 +1,4 @@
-//! Settings of routes as rules of the layer.
+//! The settings of routes, as rules of the layer.
 
 use anyhow::Context;
 use justonce::http::{
@@ -49,7 +49,7 @@ pub(crate) fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
         .keep_headers(route.keep_headers.clone());
     let rule = match &route.complete {
         None => rule,
-        Some(without) => rule.completed(without.clone()),
+        Some(without) => rule.store_requests(without.clone()),
     };
     match &route.key {
         None => Ok(rule.key_presence(KeyPresence::Off)),
@@ -68,7 +68,7 @@ fn with_key(rule: Rule, key: &KeySettings) -> anyhow::Result<Rule> {
         .key_presence(presence)
         .key_source(key.source.clone())
         .key_syntax(key.syntax)
-        .key_format(Format { min: key.min, max: key.max, shape }))
+        .key_format(Format::default().length(key.min..=key.max).shape(shape)))
 }
 
 fn statuses(route: &RouteSettings) -> StatusRules {

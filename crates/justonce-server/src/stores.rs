@@ -1,4 +1,4 @@
-//! Opens the store that the settings name.
+//! Opens the store of the settings.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,33 +12,34 @@ use justonce::redis::{RedisOutcomes, RedisStore};
 use justonce::store::{
     CacheEvent, Cached, Maintenance, NearCache, Records, Retry, RetryPolicy, SharedStore, Timeout,
 };
-use justonce::{EmbeddedStore, Engine, Entropy, StoreError, SystemClock};
+use justonce::{EmbeddedStore, Engine, Entropy, StoreError, StoreResult, SystemClock};
 use metrics::{Counter, counter};
 
+use crate::background::CountRounds;
 use crate::config::{NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl};
 use crate::metrics::CACHE_LOOKUPS;
 
-/// Blocks of the disk that the embedded store keeps in memory. The gateway's promise is a small
-/// footprint; the system's own cache of files comes on top of it.
+/// The embedded store's block cache. It is small: the system caches the same files.
 const CACHE_BYTES: u64 = 48 * 1024 * 1024;
-/// Outcomes that it keeps in memory for replays.
+/// The embedded store's cache of outcomes.
 const HOT_BYTES: u64 = 32 * 1024 * 1024;
 
-/// An engine on the store that the settings name.
+/// An engine on the store of the settings.
 ///
 /// # Errors
 ///
 /// If the store cannot be opened.
 pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<Engine> {
     let store = open(&settings.store, &settings.stores).await?;
-    Ok(Engine::builder_shared(store).limits(limits(settings)).build())
+    let engine = Engine::builder_shared(store).limits(limits(settings));
+    Ok(engine.worker_observer(Arc::new(CountRounds)).build())
 }
 
 fn limits(settings: &Settings) -> EngineLimits {
     EngineLimits {
         max_concurrent: settings.limits.concurrent,
         max_waiters: settings.limits.waiters,
-        // Who has an answer of the service waits no longer for the store than who has none.
+        // Storing an outcome may take no longer than any other step.
         settle_timeout: settings.stores.timeout,
         ..EngineLimits::default()
     }
@@ -59,17 +60,20 @@ async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<Shared
         StoreUrl::Postgres(url) => near(remote(postgres(url, settings).await?, settings), settings),
         StoreUrl::Tiered { redis, postgres: truth } => {
             let truth = remote(postgres(truth, settings).await?, settings);
-            // It connects by itself: a Redis that is away keeps nobody from starting.
-            let mut outcomes =
-                RedisOutcomes::builder(redis.reveal()).prefix(&settings.redis.prefix);
-            if let Some(ca) = &settings.redis.ca {
-                outcomes = outcomes.ca_file(ca);
-            }
-            let outcomes =
-                outcomes.build().with_context(|| format!("cannot use the cache in {redis}"))?;
-            near(Cached::new(truth, outcomes).observer(watched("redis")), settings)
+            let outcomes = outcomes(redis, settings)
+                .with_context(|| format!("cannot use the cache in {redis}"))?;
+            near(Cached::new(truth, outcomes).observer(counted("redis")), settings)
         }
     })
+}
+
+/// The cache in Redis. It connects in the background: the gateway starts without Redis too.
+pub(crate) fn outcomes(url: &ServerUrl, settings: &StoreSettings) -> StoreResult<RedisOutcomes> {
+    let mut builder = RedisOutcomes::builder(url.reveal()).prefix(&settings.redis.prefix);
+    if let Some(ca) = &settings.redis.ca {
+        builder = builder.ca_file(ca);
+    }
+    builder.build()
 }
 
 pub(crate) async fn redis(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<RedisStore> {
@@ -96,50 +100,48 @@ async fn postgres(url: &ServerUrl, settings: &StoreSettings) -> anyhow::Result<P
         .map_err(|error| unopened(url, &error))
 }
 
-/// Why a store cannot be opened. That nothing was done yet goes without saying.
+/// Why a store cannot be opened.
 fn unopened(url: &ServerUrl, error: &StoreError) -> anyhow::Error {
-    let told = told(error).replace(" (the step was not applied)", "");
-    anyhow!("cannot open the store in {url}: {told}")
+    anyhow!("cannot open the store in {url}: {}", with_causes(error))
 }
 
-/// An error and its causes, each once.
-pub(crate) fn told(error: &dyn Error) -> String {
-    let mut told = error.to_string();
+/// An error and its causes, each once. It is an error of an opening: that no step was applied is
+/// not worth saying.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
     let mut cause = error.source();
-    while let Some(why) = cause {
-        let text = why.to_string();
-        if !told.contains(&text) {
-            told = format!("{told}: {text}");
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
         }
-        cause = why.source();
+        cause = error.source();
     }
-    told
+    text.replace(" (the step was not applied)", "")
 }
 
-/// What every store over a network gets: safe retries, and an end to waiting. Only what reaches
-/// the server is counted as a store's operation.
+/// Retries and a timeout for a store on a network. Each try is counted as a store operation.
 fn remote<S: Records + Maintenance>(
     store: S,
     settings: &StoreSettings,
 ) -> impl Records + Maintenance + use<S> {
     let entropy = Arc::new(Entropy::from_system());
-    let patient = Retry::new(metered(store), RetryPolicy::default(), entropy);
-    Timeout::new(patient, settings.timeout)
+    Timeout::new(Retry::new(metered(store), RetryPolicy::default(), entropy), settings.timeout)
 }
 
-/// Keeps settled outcomes in this process too, unless the settings say otherwise.
+/// Adds the cache in this process, if the settings have one.
 fn near(store: impl Records + Maintenance, settings: &StoreSettings) -> SharedStore {
-    let Some(NearCacheSettings { bytes, age }) = settings.near_cache else {
+    let Some(NearCacheSettings { bytes, age, .. }) = settings.near_cache else {
         return Arc::new(store);
     };
     let near = NearCache::builder().bytes(bytes as u64).age(age).build();
-    Arc::new(Cached::new(store, near).observer(watched("near")))
+    Arc::new(Cached::new(store, near).observer(counted("near")))
 }
 
-/// Counts what a cache does.
-fn watched(cache: &'static str) -> impl Fn(CacheEvent<'_>) + Send + Sync + 'static {
+/// Counts the lookups of a cache.
+fn counted(cache: &'static str) -> impl Fn(CacheEvent<'_>) + Send + Sync + 'static {
     let count = |result: &'static str| -> Counter {
-        counter!(CACHE_LOOKUPS, "cache" => cache, "result" => result)
+        counter!(CACHE_LOOKUPS.name, "cache" => cache, "result" => result)
     };
     let (hit, missed) = (count("hit"), count("miss"));
     let (skipped, failed) = (count("skipped"), count("failed"));
@@ -151,5 +153,6 @@ fn watched(cache: &'static str) -> impl Fn(CacheEvent<'_>) + Send + Sync + 'stat
             failed.increment(1);
             tracing::warn!(target: "justonce::store", cache, %error, "a cache failed");
         }
+        _ => {}
     }
 }

@@ -92,7 +92,7 @@ impl ByPhases {
         self.close(run.context().clone(), number, &reply).await
     }
 
-    /// The order in our own table, and the recovery point: in one transaction.
+    /// The order in our own table, and the checkpoint: in one transaction.
     async fn write_down(&self, run: &mut PhaseRun, order: &Order) -> Result<i64, HandlerError> {
         run.phase_within("open", async |phase| {
             let insert = async |tx: Tx| {

@@ -142,7 +142,7 @@ fn is_test_code(attributes: &[Attribute]) -> bool {
 }
 
 /// Whether a `cfg` condition names `test` other than to exclude it.
-fn wants_test(condition: TokenStream) -> bool {
+pub(crate) fn wants_test(condition: TokenStream) -> bool {
     let mut negated = false;
     for token in condition {
         match token {

@@ -48,6 +48,15 @@ fn inherits(value: &str) -> bool {
     has("workspace=true") && !has("version=")
 }
 
+/// Tests may name a crate of ours by its path alone: Cargo leaves it out of the package.
+fn is_path_only(value: &str) -> bool {
+    value.contains("path") && !value.contains("version") && !value.contains("git")
+}
+
+fn is_dev(table: &[String]) -> bool {
+    table.last().is_some_and(|name| name == "dev-dependencies")
+}
+
 #[derive(Debug)]
 struct Dependency<'a> {
     name: &'a str,
@@ -63,7 +72,7 @@ fn dependencies(entries: &[Entry]) -> Vec<Dependency<'_>> {
             continue;
         };
         let inherited = match field {
-            [] => inherits(&entry.value),
+            [] => inherits(&entry.value) || (is_dev(table) && is_path_only(&entry.value)),
             [field] => field == "workspace" && entry.value == "true",
             _ => false,
         };
@@ -190,7 +199,15 @@ mod tests {
     }
 
     #[test]
-    fn one_table_does_not_vouch_for_another() {
+    fn tests_may_name_a_crate_by_its_path() {
+        let text = "[dev-dependencies]\na = { path = \"../a\" }\n\
+                    b = { path = \"../b\", version = \"1\" }\n\
+                    [dependencies]\nc = { path = \"../c\" }\n";
+        assert_eq!(lines(&format!("{text}{LINTS}")), [3, 5]);
+    }
+
+    #[test]
+    fn inheritance_in_one_table_does_not_count_for_another() {
         let text = "[dependencies]\na.workspace = true\n[dev-dependencies]\na = \"1\"\n";
         assert_eq!(lines(&format!("{text}{LINTS}")), [4]);
     }

@@ -4,14 +4,23 @@
 //! files and only `run` knows all the rules.
 
 mod banned;
+mod cycles;
+mod generated;
 mod law;
 mod links;
 mod manifest;
+mod map;
+mod modules;
+pub(crate) mod packages;
 mod portable;
+mod published;
+mod reasons;
 mod roots;
 mod run;
+mod scan;
 mod size;
+mod tiers;
 mod tree;
 mod violation;
 
-pub(crate) use run::run;
+pub(crate) use run::{Options, run};

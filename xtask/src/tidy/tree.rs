@@ -38,6 +38,11 @@ impl Tree {
         self.texts.get(path).map(String::as_str)
     }
 
+    /// Replaces the text of one file on disk.
+    pub(crate) fn write(&self, path: &str, text: &str) -> Result<()> {
+        std::fs::write(self.root.join(path), text).with_context(|| format!("cannot write {path}"))
+    }
+
     /// Whether a file or directory exists, also one that is not text.
     pub(crate) fn exists(&self, path: &str) -> bool {
         self.root.join(path).exists()

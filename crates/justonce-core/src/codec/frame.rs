@@ -14,8 +14,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::{read, write};
 use crate::error::{Damage, DamagedRecord};
-use crate::record::RecordId;
-use crate::store::Stored;
+use crate::protocol::Stored;
+use crate::record_id::RecordId;
 
 /// The newest format version. A record is written in the oldest that can say it.
 pub const FORMAT_VERSION: u8 = 2;

@@ -13,8 +13,7 @@ use super::{read, write};
 use crate::claim::Owner;
 use crate::error::Damage;
 use crate::outcome::Outcome;
-use crate::record::UnknownReason;
-use crate::timeline::{HowResolved, NoteKind, RefusedStep, Resolver, Why};
+use crate::protocol::{HowResolved, NoteKind, RefusedStep, Resolver, UnknownReason, Why};
 
 const HEADER_BYTES: usize = 10;
 const FLAG_LZ4: u8 = 1;

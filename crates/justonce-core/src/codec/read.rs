@@ -18,13 +18,12 @@ use crate::fingerprint::Fingerprint;
 use crate::key::Key;
 use crate::outcome::Outcome;
 use crate::policy::{AfterRetention, BackOff, OnFailure, OnLapsed, Policy};
-use crate::record::{
-    Entry, Failed, InProgress, Record, Settled, State, Subject, Tombstone, Unknown, UnknownReason,
-    Waiting,
+use crate::protocol::Stored;
+use crate::protocol::{
+    AwaitingRetry, Entry, Failed, HowResolved, InProgress, Note, NoteKind, Record, RefusedStep,
+    Resolver, Settled, State, Subject, Timeline, Tombstone, Unknown, UnknownReason, Why,
 };
 use crate::scope::Scope;
-use crate::store::Stored;
-use crate::timeline::{HowResolved, Note, NoteKind, RefusedStep, Resolver, Timeline, Why};
 
 /// Reads a payload.
 pub(super) fn read(payload: &[u8]) -> Result<Stored, Damage> {
@@ -83,7 +82,7 @@ fn read_state(wire: &WireState<'_>) -> Result<State, Damage> {
         WireState::Completed(settled) => State::Completed(read_settled(settled)?),
         WireState::FailedForGood(settled) => State::Failed(Failed::Final(read_settled(settled)?)),
         WireState::FailedForNow { failure, retry_at, expires_at, policy, checkpoint } => {
-            State::Failed(Failed::Waiting(Waiting {
+            State::Failed(Failed::AwaitingRetry(AwaitingRetry {
                 failure: read_outcome(failure)?,
                 retry_at: Timestamp::from_millis(*retry_at),
                 expires_at: Timestamp::from_millis(*expires_at),

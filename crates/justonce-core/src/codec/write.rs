@@ -14,9 +14,11 @@ use crate::claim::Checkpoint;
 use crate::clock::Timestamp;
 use crate::outcome::{Body, Outcome};
 use crate::policy::{AfterRetention, OnFailure, OnLapsed, Policy};
-use crate::record::{Entry, Failed, Record, Settled, State, UnknownReason};
-use crate::store::Stored;
-use crate::timeline::{HowResolved, Note, NoteKind, RefusedStep, Resolver};
+use crate::protocol::Stored;
+use crate::protocol::{
+    Entry, Failed, HowResolved, Note, NoteKind, Record, RefusedStep, Resolver, Settled, State,
+    UnknownReason,
+};
 
 /// What a record takes beside its body: names, times and two notes.
 const TYPICAL_OVERHEAD_BYTES: usize = 256;
@@ -102,7 +104,7 @@ fn wire_state(state: &State) -> WireState<'_> {
         },
         State::Completed(settled) => WireState::Completed(wire_settled(settled)),
         State::Failed(Failed::Final(settled)) => WireState::FailedForGood(wire_settled(settled)),
-        State::Failed(Failed::Waiting(waiting)) => WireState::FailedForNow {
+        State::Failed(Failed::AwaitingRetry(waiting)) => WireState::FailedForNow {
             failure: wire_outcome(&waiting.failure),
             retry_at: waiting.retry_at.as_millis(),
             expires_at: waiting.expires_at.as_millis(),

@@ -2,7 +2,7 @@
 //!
 //! It is a thread of the engine's own with a small runtime, so that no runtime of a caller's is
 //! needed once a claim is taken: one that ends or blocks must not let the claims of others lapse,
-//! nor lose what a handler has said.
+//! nor lose a handler's result.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::error::{StoreError, StoreErrorKind, StoreResult};
 
 /// The name of the thread, for those who look at the process.
 const THREAD_NAME: &str = "justonce-engine";
-/// How long one store call may take in the background, where nobody waits who could give it up:
+/// How long one store call may take in the background, where no caller waits who could give it up:
 /// longer than stores take that answer at all.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 
@@ -35,13 +35,13 @@ const MOST_TASKS: u32 = u32::MAX >> 4;
 /// Where background work runs.
 #[derive(Debug)]
 pub(super) struct Background {
-    place: Mutex<Place>,
+    host: Mutex<Host>,
     /// Each task that must not be cut short has one.
     unfinished: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Host {
     /// On a runtime that was given to the engine.
     Given(Handle),
     /// On a thread that is started when there is something to do.
@@ -54,7 +54,7 @@ impl Background {
     /// On the given runtime, or on a thread of its own.
     pub(super) fn new(given: Option<Handle>) -> Self {
         Self {
-            place: Mutex::new(given.map_or(Place::NotYet, Place::Given)),
+            host: Mutex::new(given.map_or(Host::NotYet, Host::Given)),
             unfinished: Arc::new(Semaphore::new(MOST_TASKS as usize)),
         }
     }
@@ -86,32 +86,32 @@ impl Background {
     /// Ends the thread, if there is one. Everything that works there keeps the engine alive, so
     /// nothing does any more.
     pub(super) fn stop(&self) {
-        if let Place::Own { stop, .. } = &*self.place() {
+        if let Host::Own { stop, .. } = &*self.host() {
             stop.notify_one();
         }
     }
 
     fn runtime(&self) -> Option<Handle> {
-        let mut place = self.place();
-        if let Place::NotYet = *place {
+        let mut host = self.host();
+        if let Host::NotYet = *host {
             match start() {
-                Ok(own) => *place = own,
+                Ok(own) => *host = own,
                 // The machine has no thread left: better on the caller's runtime than not at all.
                 Err(_) => return Handle::try_current().ok(),
             }
         }
-        match &*place {
-            Place::Given(runtime) | Place::Own { runtime, .. } => Some(runtime.clone()),
-            Place::NotYet => None,
+        match &*host {
+            Host::Given(runtime) | Host::Own { runtime, .. } => Some(runtime.clone()),
+            Host::NotYet => None,
         }
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn host(&self) -> MutexGuard<'_, Host> {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn start() -> io::Result<Place> {
+fn start() -> io::Result<Host> {
     // Stores may open connections from here, so everything is enabled.
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
@@ -119,8 +119,8 @@ fn start() -> io::Result<Place> {
     let stopped = Arc::clone(&stop);
     thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
         runtime.block_on(stopped.notified());
-        // A store's blocking call may hang; nobody waits for it.
+        // A store's blocking call may hang; it is not waited for.
         runtime.shutdown_background();
     })?;
-    Ok(Place::Own { runtime: handle, stop })
+    Ok(Host::Own { runtime: handle, stop })
 }

@@ -6,14 +6,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::builder::{Engine, Inner};
-use super::held::HeldClaim;
-use super::lost::LostBegins;
+use super::held_claim::HeldClaim;
+use super::orphaned_begins::OrphanedBegins;
 use super::ran::RunError;
 use super::renewal::Active;
 use crate::claim::{Fence, Token};
 use crate::error::{Effect, StoreError, StoreErrorKind, StoreResult};
 use crate::operation::Operation;
-use crate::step::{Action, Answer, Existing, Step};
+use crate::protocol::{Action, Answer, Existing, Step};
 
 /// The answer to a begin.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub enum Begun {
 }
 
 impl Engine {
-    /// Claims an operation, or says what became of it. The step-by-step API: whoever gets the
-    /// claim executes and then settles it.
+    /// Claims an operation, or says what became of it. The step-by-step API: the caller that gets
+    /// the claim executes and then settles it.
     ///
     /// ```
     /// use justonce_core::engine::Begun;
@@ -50,8 +50,8 @@ impl Engine {
     /// If the store fails, or too many operations are executing. Nothing may be executed then.
     pub async fn begin(&self, operation: &Operation) -> Result<Begun, RunError> {
         match self.place(operation).await? {
-            Place::Free(permit) => self.begin_with(operation, permit).await,
-            Place::Existing(existing) => Ok(Begun::Existing(existing)),
+            Queued::Permit(permit) => self.begin_with(operation, permit).await,
+            Queued::Existing(existing) => Ok(Begun::Existing(existing)),
         }
     }
 
@@ -71,18 +71,18 @@ impl Engine {
 
     /// A place among the executing operations. Duplicates need none, so that replays go on while
     /// the engine is full.
-    async fn place(&self, operation: &Operation) -> Result<Place, RunError> {
+    async fn place(&self, operation: &Operation) -> Result<Queued, RunError> {
         let executions = &self.inner.executions;
         if let Ok(permit) = Arc::clone(executions).try_acquire_owned() {
-            return Ok(Place::Free(permit));
+            return Ok(Queued::Permit(permit));
         }
         if let Some(existing) = self.peek(operation).await? {
-            return Ok(Place::Existing(existing));
+            return Ok(Queued::Existing(existing));
         }
         let limits = &self.inner.limits;
         let queue = Arc::clone(executions).acquire_owned();
         match tokio::time::timeout(limits.queue_timeout, queue).await {
-            Ok(Ok(permit)) => Ok(Place::Free(permit)),
+            Ok(Ok(permit)) => Ok(Queued::Permit(permit)),
             Ok(Err(_)) => Err(RunError::Stopped),
             Err(_) => Err(RunError::Overloaded {
                 limit: limits.max_concurrent,
@@ -99,8 +99,8 @@ impl Engine {
         let inner = &self.inner;
         let token = Token(inner.entropy.next_u128());
         let step = Step::begin(operation, inner.owner.clone(), token);
-        // From here on a dropped future may leave a claim behind that nobody knows of.
-        let guard = Guard { inner, step: Some(&step) };
+        // From here on a dropped future may leave a claim behind without an owner who knows of it.
+        let guard = GiveBack { inner, step: Some(&step) };
         let asked_at = Instant::now();
         let answer = inner.store.apply(&step).await;
         match answer {
@@ -114,7 +114,7 @@ impl Engine {
             Ok(Answer::Existing(existing)) => {
                 guard.disarm();
                 if step.is_in_doubt() {
-                    LostBegins::look_for(inner, step, Fence::NONE);
+                    OrphanedBegins::look_for(inner, step, Fence::NONE);
                 }
                 Ok(Begun::Existing(existing))
             }
@@ -133,27 +133,27 @@ impl Engine {
     }
 }
 
-enum Place {
-    Free(OwnedSemaphorePermit),
+enum Queued {
+    Permit(OwnedSemaphorePermit),
     Existing(Existing),
 }
 
 /// Gives back a claim of which we do not know whether we have it.
-struct Guard<'a> {
+struct GiveBack<'a> {
     inner: &'a Arc<Inner>,
     step: Option<&'a Step>,
 }
 
-impl Guard<'_> {
+impl GiveBack<'_> {
     fn disarm(mut self) {
         self.step = None;
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for GiveBack<'_> {
     fn drop(&mut self) {
         if let Some(step) = self.step.take() {
-            LostBegins::give_back(self.inner, step.clone());
+            OrphanedBegins::give_back(self.inner, step.clone());
         }
     }
 }

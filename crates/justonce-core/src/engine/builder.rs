@@ -8,11 +8,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::background::Background;
-use super::lost::LostBegins;
+use super::orphaned_begins::OrphanedBegins;
 use super::renewal::Renewals;
 use crate::claim::Owner;
 use crate::entropy::Entropy;
 use crate::store::{DynStore, SharedStore};
+use crate::worker::{Schedule, WorkerObserver};
 
 /// The most operations that an engine can be told to execute at once.
 const MAX_CONCURRENT: usize = 1 << 24;
@@ -24,9 +25,9 @@ pub struct Limits {
     pub max_concurrent: usize,
     /// How long an operation waits for a place before it is refused.
     pub queue_timeout: Duration,
-    /// How many duplicates may wait at once. More are told *busy* at once.
+    /// How many duplicates may wait at once. More get *busy* at once.
     pub max_waiters: usize,
-    /// How long the storing of an outcome is tried before the caller hears that it could not be
+    /// How long the storing of an outcome is tried before the caller learns that it could not be
     /// stored yet.
     pub settle_timeout: Duration,
 }
@@ -71,7 +72,8 @@ pub(super) struct Inner {
     pub(super) waiters: Semaphore,
     pub(super) background: Background,
     pub(super) renewals: Arc<Renewals>,
-    pub(super) lost_begins: LostBegins,
+    pub(super) lost_begins: OrphanedBegins,
+    worker_observer: Option<Arc<dyn WorkerObserver>>,
 }
 
 /// How busy an engine is.
@@ -103,6 +105,7 @@ impl Engine {
             entropy: None,
             limits: Limits::default(),
             background: None,
+            worker_observer: None,
         }
     }
 
@@ -116,6 +119,17 @@ impl Engine {
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.inner.owner
+    }
+
+    /// A schedule for a [`Worker`](crate::worker::Worker) beside the engine: it has the engine's
+    /// observer.
+    #[must_use]
+    pub fn schedule(&self, name: &'static str, every: Duration) -> Schedule {
+        let schedule = Schedule::every(name, every);
+        match &self.inner.worker_observer {
+            Some(observer) => schedule.observer(Arc::clone(observer)),
+            None => schedule,
+        }
     }
 
     /// How busy the engine is now.
@@ -166,6 +180,7 @@ pub struct EngineBuilder {
     entropy: Option<Entropy>,
     limits: Limits,
     background: Option<Handle>,
+    worker_observer: Option<Arc<dyn WorkerObserver>>,
 }
 
 impl EngineBuilder {
@@ -207,6 +222,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Gets the end of every round of the engine's workers: reaper, probers, completers. Default:
+    /// none.
+    pub fn worker_observer(mut self, observer: Arc<dyn WorkerObserver>) -> Self {
+        self.worker_observer = Some(observer);
+        self
+    }
+
     /// Builds the engine. Semaphores have an upper bound, so absurd limits are cut to it.
     #[must_use]
     pub fn build(mut self) -> Engine {
@@ -226,7 +248,8 @@ impl EngineBuilder {
                 waiters: Semaphore::new(self.limits.max_waiters),
                 background: Background::new(self.background),
                 renewals: Arc::default(),
-                lost_begins: LostBegins::default(),
+                lost_begins: OrphanedBegins::default(),
+                worker_observer: self.worker_observer,
             }),
         }
     }

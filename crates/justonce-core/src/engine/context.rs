@@ -1,20 +1,19 @@
 //! What a handler knows and can do while it runs.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use thiserror::Error;
 
 use super::builder::Inner;
-use super::held::{HeldClaim, Settlement};
+use super::held_claim::{HeldClaim, Settlement};
 use super::renewal::Active;
 use crate::claim::{Checkpoint, CheckpointError, Fence};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::operation::Operation;
-use crate::step::Lost;
-use crate::timeline::Why;
+use crate::protocol::{Lost, Why};
 
 /// What a handler knows and can do while it runs.
 #[derive(Clone)]
@@ -61,13 +60,13 @@ impl Context {
         self.attempt
     }
 
-    /// The last recovery point of the attempt before, under `resume`.
+    /// The last checkpoint of the attempt before, under `resume`.
     #[must_use]
     pub const fn checkpoint(&self) -> Option<&Checkpoint> {
         self.checkpoint.as_ref()
     }
 
-    /// Saves a recovery point. Once this returns, a takeover under `resume` starts from it.
+    /// Saves a checkpoint. Once this returns, a takeover under `resume` starts from it.
     ///
     /// # Errors
     ///
@@ -80,7 +79,7 @@ impl Context {
         }
     }
 
-    /// A recovery point with its place in the order of this claim's points, for whoever saves it
+    /// A checkpoint with its place in the order of this claim's points, for code that saves it
     /// by other means: in a transaction, with other writes. A point that was made earlier and
     /// comes later changes nothing.
     ///
@@ -123,12 +122,18 @@ impl fmt::Debug for Context {
 
 /// Says what a handler sees: see [`Context::explain`].
 #[derive(Clone)]
-pub struct Explainer(Arc<Active>);
+pub struct Explainer(pub(super) Arc<Active>);
 
 impl Explainer {
     /// As [`Context::explain`].
     pub fn explain(&self, cause: &str) {
         self.0.saw(Why::new(cause));
+    }
+
+    /// The last cause that was given.
+    #[must_use]
+    pub fn explained(&self) -> Option<String> {
+        self.0.cause().map(|why| why.as_str().to_owned())
     }
 }
 
@@ -138,33 +143,16 @@ impl fmt::Debug for Explainer {
     }
 }
 
-/// Why a recovery point was not saved.
-#[derive(Clone, Debug)]
+/// Why a checkpoint was not saved.
+#[derive(Clone, Debug, Error)]
 pub enum SaveError {
     /// It breaks a limit.
-    Refused(CheckpointError),
+    #[error("{0}")]
+    Refused(#[source] CheckpointError),
     /// The claim was lost.
+    #[error("the claim was lost: another owner took over")]
     Lost(Lost),
     /// The store failed.
-    Store(StoreError),
-}
-
-impl fmt::Display for SaveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(error) => error.fmt(f),
-            Self::Lost(_) => f.write_str("the claim was lost: another owner took over"),
-            Self::Store(error) => write!(f, "the checkpoint may not be saved: {error}"),
-        }
-    }
-}
-
-impl Error for SaveError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Refused(error) => Some(error),
-            Self::Store(error) => Some(error),
-            Self::Lost(_) => None,
-        }
-    }
+    #[error("the checkpoint may not be saved: {0}")]
+    Store(#[source] StoreError),
 }

@@ -2,11 +2,11 @@
 
 use super::begin::unexpected;
 use super::builder::Engine;
-use super::held::Settlement;
+use super::held_claim::Settlement;
 use crate::claim::Fence;
 use crate::error::StoreResult;
-use crate::record::RecordId;
-use crate::step::{Action, Answer, Step};
+use crate::protocol::{Action, Answer, Step};
+use crate::record_id::RecordId;
 
 impl Engine {
     /// Ends the retention of an operation that has ended. What remains is what time would have
@@ -27,7 +27,7 @@ impl Engine {
     ///     .with_policy(Policy::builder().after_retention(late).build()?);
     /// engine.run(&order, async |_| Ok(Outcome::bytes("a secret"))).await?;
     ///
-    /// let fence = engine.look(order.id()).await?.map(|looked| looked.stored.entry.fence());
+    /// let fence = engine.inspect(order.id()).await?.map(|looked| looked.stored.entry.fence());
     /// let expired = engine.expire(order.id(), fence.unwrap_or_default()).await?;
     /// assert_eq!(expired, Settlement::Stored);
     /// let again = engine.run(&order, async |_| Ok(Outcome::bytes("again"))).await?;

@@ -22,9 +22,9 @@ pub enum HandlerError {
     /// It may have taken effect: under `hold` the operation is unknown, otherwise the next begin
     /// takes over.
     Unknown,
-    /// An error of which nobody said whether it took effect: what `?` gives. Under `hold` the
-    /// operation is unknown, since a call that was not answered may have been carried out. Under
-    /// `rerun` and `resume`, which accept a repetition, it is handled as
+    /// An error that does not say whether the operation took effect: what `?` gives. Under `hold`
+    /// the operation is unknown, since a call that was not answered may have been carried out.
+    /// Under `rerun` and `resume`, which accept a repetition, it is handled as
     /// [`HandlerError::Retryable`].
     Unclassified(Outcome),
 }
@@ -57,11 +57,11 @@ impl<E: Error> From<E> for HandlerError {
 /// # fn connect() -> Result<u32, std::io::Error> { Ok(1) }
 /// # fn charge(_: u32, cents: u32) -> Result<u32, std::io::Error> { Ok(cents) }
 /// fn handler(cents: &str) -> Result<Outcome, HandlerError> {
-///     // It will never be a number: the failure is stored, and retries hear it.
+///     // It will never be a number: the failure is stored and replayed.
 ///     let cents: u32 = cents.parse().permanent()?;
 ///     // Nothing was sent yet: a retry may run it again at once.
 ///     let bank = connect().not_executed()?;
-///     // The request may have arrived: nobody runs it again before that is found out.
+///     // The request may have arrived: it does not run again before that is found out.
 ///     let charged = charge(bank, cents).unknown()?;
 ///     Ok(Outcome::bytes(format!("charged {charged}")))
 /// }

@@ -11,7 +11,7 @@
 //!   background.
 //! - **The process dies**: the same, once the lease has lapsed.
 //! - **The claim is lost to another owner**: the handler is dropped, [`Ran::Superseded`]. Under
-//!   `hold` that happens only after somebody resolved the operation as released while its owner
+//!   `hold` that happens only after the operation was resolved as released while its owner
 //!   still lived.
 //! - **Begin, and the store says *not applied***: an error; nothing ran.
 //! - **Begin, and the store does not know**: an error; nothing ran. A claim that was taken after
@@ -27,12 +27,13 @@ mod background;
 mod begin;
 mod builder;
 mod context;
-mod drive;
 mod expire;
 mod handler_error;
-mod held;
-mod look;
-mod lost;
+mod handling;
+mod held_claim;
+mod inspect;
+mod json;
+mod orphaned_begins;
 mod probe;
 mod ran;
 mod reaper;
@@ -46,8 +47,9 @@ pub use begin::Begun;
 pub use builder::{Engine, EngineBuilder, Limits, Load};
 pub use context::{Context, Explainer, SaveError};
 pub use handler_error::{Classify, HandlerError};
-pub use held::{HeldClaim, Settlement};
-pub use look::Looked;
+pub use held_claim::{HeldClaim, Settlement};
+pub use inspect::Inspected;
+pub use json::RunJsonError;
 pub use probe::{Probe, ProbeEnd, ProbeReport, Probed, Prober, ProberSettings, Unresolved};
 pub use ran::{Ran, RunError};
-pub use reaper::{Reaper, ReaperSettings};
+pub use reaper::ReaperSettings;

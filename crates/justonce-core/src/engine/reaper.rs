@@ -1,12 +1,11 @@
-//! Retention without a thought: sweeps the store in the background, in small portions.
+//! Ends retentions in the background, in small portions.
 
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-
 use super::builder::Engine;
-use crate::error::StoreResult;
+use crate::error::{StoreError, StoreResult};
 use crate::store::SweepReport;
+use crate::worker::{Next, Rounds, Worker};
 
 /// How the reaper works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +24,6 @@ impl Default for ReaperSettings {
     }
 }
 
-/// A running reaper; it stops when this is dropped.
-#[derive(Debug)]
-pub struct Reaper(JoinHandle<()>);
-
-impl Drop for Reaper {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Engine {
     /// Does what time demands to at most `limit` records: ends retentions, removes old
     /// tombstones, holds lapsed claims.
@@ -46,20 +35,45 @@ impl Engine {
         self.inner.store.sweep(limit).await
     }
 
-    /// Sweeps in the background until the returned value is dropped. Errors are left for the next
-    /// round: retention is never urgent, and reads check it by themselves.
+    /// Sweeps in the background until the returned worker is stopped or dropped. Errors are left
+    /// for the next round: retention is never urgent, and reads check it by themselves.
     ///
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    #[must_use = "the reaper stops when it is dropped"]
-    pub fn start_reaper(&self, settings: ReaperSettings) -> Reaper {
-        let engine = self.clone();
-        Reaper(tokio::spawn(async move {
-            loop {
-                let more = engine.sweep(settings.portion).await.is_ok_and(|report| report.more);
-                tokio::time::sleep(if more { settings.between } else { settings.every }).await;
-            }
-        }))
+    pub fn start_reaper(&self, settings: ReaperSettings) -> Worker {
+        self.start_observed_reaper(settings, |_| {})
+    }
+
+    /// As [`Engine::start_reaper`]; each sweep is handed to `observe`, to count or log it.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn start_observed_reaper(
+        &self,
+        settings: ReaperSettings,
+        observe: impl Fn(&StoreResult<SweepReport>) + Send + 'static,
+    ) -> Worker {
+        let ReaperSettings { every, between, portion } = settings;
+        let schedule = self.schedule("reaper", every).between(between);
+        Worker::start(schedule, Sweeps { engine: self.clone(), portion, observe })
+    }
+}
+
+/// One portion a round.
+struct Sweeps<F> {
+    engine: Engine,
+    portion: usize,
+    observe: F,
+}
+
+impl<F: Fn(&StoreResult<SweepReport>) + Send + 'static> Rounds for Sweeps<F> {
+    type Error = StoreError;
+
+    async fn round(&mut self) -> StoreResult<Next> {
+        let swept = self.engine.sweep(self.portion).await;
+        (self.observe)(&swept);
+        Ok(if swept?.more { Next::More } else { Next::Pause })
     }
 }

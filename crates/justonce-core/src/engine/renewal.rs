@@ -17,15 +17,14 @@ use tokio::time::Instant;
 
 use super::background::bounded;
 use super::builder::Inner;
-use super::held::{Settlement, settled_by};
-use super::lost::LostBegins;
+use super::held_claim::{Settlement, settled_by};
+use super::orphaned_begins::OrphanedBegins;
 use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
 use crate::operation::Operation;
 use crate::policy::OnLapsed;
-use crate::record::RecordId;
-use crate::step::{Abandonment, Action, Answer, Claimed, Lost, Step};
-use crate::timeline::Why;
+use crate::protocol::{Abandonment, Action, Answer, Claimed, Lost, Step, Why};
+use crate::record_id::RecordId;
 
 /// Leases are renewed when this part of them has passed.
 const RENEW_AFTER: u32 = 3;
@@ -54,9 +53,9 @@ pub(super) struct Active {
     lost_signal: Notify,
     /// Read by each renewal for as long as it is under way.
     under_way: RwLock<()>,
-    /// Whether nobody may take it over when it is given up.
+    /// Whether there is no takeover when it is given up.
     is_held: bool,
-    /// How many recovery points were saved under this claim.
+    /// How many checkpoints were saved under this claim.
     saved: AtomicU32,
     /// The begin, if a try of it was not answered.
     doubt: Mutex<Option<Step>>,
@@ -110,17 +109,17 @@ impl Active {
     }
 
     /// The claim has ended: nothing renews it any more. If a try of its begin was not answered, it
-    /// may be carried out from now on, and take a claim that nobody holds.
+    /// may be carried out from now on, and take a claim without a holder.
     pub(super) fn end(&self, inner: &Arc<Inner>) {
         inner.renewals.remove(self);
         let doubt = self.doubt.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(begin) = doubt {
-            LostBegins::look_for(inner, begin, self.fence);
+            OrphanedBegins::look_for(inner, begin, self.fence);
         }
     }
 
     /// A claim that is given up is renewed no more, and a renewal that is under way must not come
-    /// after that: it would give the lease to nobody.
+    /// after that: it would give a lease without a holder.
     pub(super) async fn before(&self, inner: &Inner, step: &Step) {
         // One that is held as unknown refuses renewals by itself.
         if matches!(step.action, Action::Abandon(..)) && !self.is_held {
@@ -151,7 +150,12 @@ impl Active {
         self.lost_signal.notify_waiters();
     }
 
-    /// Remembers what the handler saw, for the case that it does not know what it did.
+    /// The last cause that the handler gave.
+    pub(super) fn cause(&self) -> Option<Why> {
+        self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps a cause, in case the handler ends without knowing whether it took effect.
     pub(super) fn saw(&self, cause: Why) {
         *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = Some(cause);
     }
@@ -159,17 +163,17 @@ impl Active {
     /// Adds what the handler saw to an abandon that says nothing about it.
     pub(super) fn explain(&self, action: &mut Action) {
         if let Action::Abandon(_, Abandonment { cause: cause @ None, .. }) = action {
-            *cause = self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            *cause = self.cause();
         }
     }
 
-    /// A recovery point as the next one of this claim.
+    /// A checkpoint as the next one of this claim.
     pub(super) fn numbered(&self, checkpoint: Checkpoint) -> Checkpoint {
         let number = self.saved.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         checkpoint.numbered(number)
     }
 
-    /// Saves a recovery point under this claim. If this is dropped on its way, it is saved in the
+    /// Saves a checkpoint under this claim. If this is dropped on its way, it is saved in the
     /// background: what the handler knew is not lost with it.
     pub(super) async fn save(
         &self,
@@ -305,7 +309,7 @@ async fn renew(inner: Arc<Inner>, active: Arc<Active>) {
             let at = (start + active.pause).max(soonest);
             renewals.reschedule(&active, at, |before| before >= at);
         }
-        // At the cap and once held as unknown, nobody else runs it: the handler may finish.
+        // At the cap and once held as unknown, there is no other owner: the handler may finish.
         Ok(Answer::Capped | Answer::Lost(Lost::Held)) => renewals.remove(&active),
         Ok(Answer::Lost(_)) => {
             renewals.remove(&active);
@@ -318,7 +322,7 @@ async fn renew(inner: Arc<Inner>, active: Arc<Active>) {
     }
 }
 
-/// A recovery point on its way.
+/// A checkpoint on its way.
 struct Unsaved<'a> {
     inner: &'a Arc<Inner>,
     step: Option<Step>,
@@ -329,7 +333,7 @@ impl Drop for Unsaved<'_> {
         if let Some(step) = self.step.take() {
             let inner = Arc::clone(self.inner);
             self.inner.background.finish(async move {
-                // One try: whoever takes over without it does again what it stands for.
+                // One try: a takeover without it repeats what it stands for.
                 let _ = bounded(inner.store.apply(&step)).await;
             });
         }

@@ -1,12 +1,12 @@
-//! Unknown outcomes, resolved by somebody who knows.
+//! Resolutions of unknown operations.
 
 use super::begin::unexpected;
 use super::builder::Engine;
-use super::held::Settlement;
+use super::held_claim::Settlement;
 use crate::claim::Fence;
 use crate::error::StoreResult;
-use crate::record::RecordId;
-use crate::step::{Action, Answer, Resolve, Step};
+use crate::protocol::{Action, Answer, Resolve, Step};
+use crate::record_id::RecordId;
 
 impl Engine {
     /// Says what became of an unknown operation. The fence is the one that the unknown answer
@@ -21,7 +21,7 @@ impl Engine {
         fence: Fence,
         resolve: Resolve,
     ) -> StoreResult<Settlement> {
-        // A lapse that nobody has written down yet is written down, and so counted, before it is
+        // A lapse that is not written down yet is written down, and so counted, before it is
         // resolved.
         self.inner.store.apply(&Step::new(id, Action::Sweep)).await?;
         let step = Step::new(id, Action::Resolve(fence, Box::new(resolve)));

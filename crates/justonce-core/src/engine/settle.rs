@@ -1,4 +1,4 @@
-//! Storing what a handler said, through lost replies and a store that is away.
+//! Stores a handler's result, through lost replies and a store that is away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 use super::background::bounded;
 use super::builder::{Engine, Inner};
-use super::held::{HeldClaim, Settlement, settled_by};
+use super::held_claim::{HeldClaim, Settlement, settled_by};
 use super::ran::{Ran, RunError};
 use super::renewal::Active;
-use super::run::Said;
+use super::run::Reported;
 use crate::error::StoreResult;
 use crate::operation::Operation;
 use crate::outcome::Outcome;
 use crate::policy::OnFailure;
-use crate::step::{Action, Existing, FailureKind, Lost, Step};
+use crate::protocol::{Action, Existing, FailureKind, Lost, Step};
 
 /// The first pause between two tries.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -26,40 +26,40 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 const MAX_BACKGROUND_PAUSE: Duration = Duration::from_secs(5);
 
 impl Engine {
-    /// Stores what the handler said. All these steps are safe to repeat, so they are. Where this
-    /// is not done when it ends or is dropped, the claim goes on with it in the background.
+    /// Stores the handler's result. All these steps are safe to repeat, so they are. Where this is
+    /// not done when it ends or is dropped, the claim goes on with it in the background.
     pub(super) async fn settle(
         &self,
         operation: &Operation,
         mut claim: HeldClaim,
         action: Action,
-        said: Said,
+        reported: Reported,
     ) -> Result<Ran, RunError> {
         let until = Instant::now() + self.inner.limits.settle_timeout;
         let frees_key = frees_key(operation, &action);
         claim.say(action);
         match claim.store_said(until).await {
-            Ok(Settlement::Stored) => Ok(told(said)),
+            Ok(Settlement::Stored) => Ok(ran(reported)),
             // An earlier try whose reply was lost has freed the key already.
-            Ok(Settlement::Lost(Lost::Gone)) if frees_key => Ok(told(said)),
+            Ok(Settlement::Lost(Lost::Gone)) if frees_key => Ok(ran(reported)),
             Ok(Settlement::Lost(_)) => self.superseded(operation).await,
             Err(source) => {
                 if !source.is_passing() {
                     // The store has stopped: further tries would only fail as well.
                     claim.forget();
                 }
-                let outcome = match said {
-                    Said::Outcome(outcome)
-                    | Said::Failure(outcome)
-                    | Said::Unclassified(outcome) => outcome,
-                    Said::Nothing(_) => Outcome::empty(),
+                let outcome = match reported {
+                    Reported::Outcome(outcome)
+                    | Reported::Failure(outcome)
+                    | Reported::Unclassified(outcome) => outcome,
+                    Reported::Nothing(_) => Outcome::empty(),
                 };
                 Err(RunError::NotStored { outcome: Box::new(outcome), source })
             }
         }
     }
 
-    /// What a caller hears whose claim was lost: the winner's outcome, if there is one.
+    /// The result of a caller whose claim was lost: the winner's outcome, if there is one.
     pub(super) async fn superseded(&self, operation: &Operation) -> Result<Ran, RunError> {
         Ok(match self.peek(operation).await {
             Ok(Some(Existing::Completed(replay))) => Ran::Superseded(Some(replay.outcome)),
@@ -69,12 +69,12 @@ impl Engine {
     }
 }
 
-fn told(said: Said) -> Ran {
-    match said {
-        Said::Outcome(outcome) => Ran::Executed(outcome),
-        Said::Failure(failure) => Ran::Failed(failure),
-        Said::Unclassified(error) => Ran::Unclassified(error),
-        Said::Nothing(ran) => ran,
+fn ran(reported: Reported) -> Ran {
+    match reported {
+        Reported::Outcome(outcome) => Ran::Executed(outcome),
+        Reported::Failure(failure) => Ran::Failed(failure),
+        Reported::Unclassified(error) => Ran::Unclassified(error),
+        Reported::Nothing(ran) => ran,
     }
 }
 
@@ -109,7 +109,7 @@ impl Unsettled {
         Self { inner, active, step, _place: place }
     }
 
-    /// Stores it. Nobody is left to tell: if this fails too, the lease lapses.
+    /// Stores it. If this fails too, the lease lapses.
     pub(super) async fn settle_within(self, time: Duration) {
         let until = Instant::now() + time;
         let mut pause = FIRST_PAUSE;

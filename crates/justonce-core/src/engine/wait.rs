@@ -7,14 +7,14 @@ use tokio::time::Instant;
 use super::builder::Engine;
 use super::ran::RunError;
 use crate::operation::{OnConcurrent, Operation};
-use crate::step::{Busy, BusyWhy, Existing};
+use crate::protocol::{Busy, BusyWhy, Existing};
 
 /// A lease that was about to lapse when it was read may have been renewed since: looking again a
 /// moment later tells. This is that moment.
 const LAPSE_SLACK: Duration = Duration::from_millis(1);
 
 /// How long a duplicate is still willing to wait.
-pub(super) struct Patience {
+pub(super) struct WaitLimit {
     max: Duration,
     until: Option<Instant>,
 }
@@ -27,7 +27,7 @@ pub(super) enum Waited {
     GiveUp,
 }
 
-impl Patience {
+impl WaitLimit {
     pub(super) const fn new(rule: OnConcurrent) -> Self {
         let max = match rule {
             OnConcurrent::Reject => Duration::ZERO,
@@ -47,14 +47,14 @@ impl Patience {
 }
 
 impl Engine {
-    /// Waits until the claim ends, its lease lapses, or patience does.
+    /// Waits until the claim ends, its lease lapses, or the limit is reached.
     pub(super) async fn wait(
         &self,
         operation: &Operation,
         busy: Busy,
-        patience: &mut Patience,
+        limit: &mut WaitLimit,
     ) -> Result<Waited, RunError> {
-        let left = patience.left();
+        let left = limit.left();
         if left.is_zero() || (busy.why == BusyWhy::BackOff && busy.left > left) {
             return Ok(Waited::GiveUp);
         }
@@ -78,7 +78,7 @@ impl Engine {
         &self,
         operation: &Operation,
         mut busy: Busy,
-        mut patience: Patience,
+        mut limit: WaitLimit,
     ) -> Result<Existing, RunError> {
         loop {
             match self.peek(operation).await? {
@@ -88,7 +88,7 @@ impl Engine {
                     return Ok(Existing::Busy(Busy { left: Duration::ZERO, ..busy }));
                 }
             }
-            if let Waited::GiveUp = self.wait(operation, busy, &mut patience).await? {
+            if let Waited::GiveUp = self.wait(operation, busy, &mut limit).await? {
                 return Ok(Existing::Busy(busy));
             }
         }

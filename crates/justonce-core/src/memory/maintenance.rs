@@ -3,10 +3,9 @@
 use super::MemoryStore;
 use crate::codec;
 use crate::error::StoreResult;
-use crate::record::RecordId;
-use crate::step::{Action, Answer, SweepDone};
+use crate::protocol::{Action, Answer, SweepDone, transition};
+use crate::record_id::RecordId;
 use crate::store::{Cursor, ListQuery, Maintenance, Page, Stats, SweepReport};
-use crate::transition::transition;
 
 impl Maintenance for MemoryStore {
     async fn list(&self, query: &ListQuery) -> StoreResult<Page> {

@@ -3,8 +3,8 @@
 use super::MemoryStore;
 use crate::claim::Fence;
 use crate::error::StoreResult;
-use crate::record::RecordId;
-use crate::step::{Answer, Step};
+use crate::protocol::{Answer, Step};
+use crate::record_id::RecordId;
 use crate::store::{Records, Stored};
 
 impl Records for MemoryStore {

@@ -1,6 +1,6 @@
 //! The records of a memory store.
 
-use std::collections::hash_map::Entry as Place;
+use std::collections::hash_map::Entry as MapEntry;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,11 +9,9 @@ use tokio::sync::Notify;
 
 use crate::claim::Fence;
 use crate::clock::{Clock, Timestamp};
-use crate::decision::{Change, Decision, ends_claim, is_running};
-use crate::record::RecordId;
-use crate::step::{Action, Answer};
+use crate::protocol::{Action, Answer, Change, Decision, ends_claim, is_running, transition};
+use crate::record_id::RecordId;
 use crate::store::{IdMap, Shards, Stored};
-use crate::transition::transition;
 
 /// A store in memory.
 ///
@@ -22,7 +20,7 @@ use crate::transition::transition;
 /// use justonce_core::{ManualClock, Timestamp};
 /// use std::time::SystemTime;
 ///
-/// // For tests: time stands still until told otherwise.
+/// // For tests: time stands still until it is advanced.
 /// let test = MemoryStore::new(ManualClock::default());
 /// // For use: any clock of yours.
 /// # #[expect(clippy::disallowed_methods, reason = "the example shows how to inject it")]
@@ -79,14 +77,14 @@ impl MemoryStore {
             _ => Fence::NONE,
         };
         match shard.entry(id) {
-            Place::Vacant(place) => {
+            MapEntry::Vacant(place) => {
                 let (after, answer) = transition(None, action, now, fresh).carry_out(None);
                 if let Some(stored) = after {
                     place.insert(Box::new(Slot { stored, waiters: None }));
                 }
                 answer
             }
-            Place::Occupied(mut place) => {
+            MapEntry::Occupied(mut place) => {
                 let slot = place.get_mut();
                 let decision = transition(Some(&slot.stored.entry), action, now, fresh);
                 let (kept, answer) = slot.change(decision);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 use crate::claim::Fence;
 use crate::error::StoreResult;
-use crate::record::RecordId;
-use crate::step::{Answer, Step};
+use crate::protocol::{Answer, Step};
+use crate::record_id::RecordId;
 
 /// A boxed future of a store call.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = StoreResult<T>> + Send + 'a>>;

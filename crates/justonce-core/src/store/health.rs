@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::record::RecordId;
+use crate::record_id::RecordId;
 
 /// How many damaged records a [`DamageLog`] remembers: they are counted exactly up to here.
 pub const MAX_DAMAGED_REMEMBERED: usize = 10_000;

@@ -7,7 +7,8 @@ use crate::claim::Fence;
 use crate::clock::Timestamp;
 use crate::error::StoreResult;
 use crate::key::Key;
-use crate::record::{Entry, RecordId, StateName};
+use crate::protocol::{Entry, StateName};
+use crate::record_id::RecordId;
 use crate::scope::Scope;
 use crate::store::Health;
 
@@ -32,7 +33,7 @@ pub trait Maintenance: Send + Sync + 'static {
     fn stats(&self) -> impl Future<Output = StoreResult<Stats>> + Send;
 
     /// Does what time demands to at most `limit` records: ends retentions, removes old
-    /// tombstones, holds lapsed claims. Blocks nobody for long. A record that cannot be read is
+    /// tombstones, holds lapsed claims. Blocks no step for long. A record that cannot be read is
     /// left as it is, and counted.
     ///
     /// # Errors
@@ -162,7 +163,7 @@ impl ListQuery {
     /// listed.
     #[must_use]
     pub fn matches(&self, id: RecordId, entry: &Entry, now: Timestamp) -> Option<Summary> {
-        let summary = summary(id, entry, crate::view::state_at(entry, now))?;
+        let summary = summary(id, entry, crate::protocol::state_at(entry, now))?;
         if self.state.is_some_and(|wanted| wanted != summary.state) {
             return None;
         }
@@ -315,12 +316,12 @@ impl SweepReport {
     }
 
     /// Counts what happened to one record.
-    pub fn count(&mut self, id: RecordId, done: crate::step::SweepDone) {
+    pub fn count(&mut self, id: RecordId, done: crate::protocol::SweepDone) {
         match done {
-            crate::step::SweepDone::Kept => {}
-            crate::step::SweepDone::Removed => self.removed += 1,
-            crate::step::SweepDone::Buried => self.buried += 1,
-            crate::step::SweepDone::Held => self.held.push(id),
+            crate::protocol::SweepDone::Kept => {}
+            crate::protocol::SweepDone::Removed => self.removed += 1,
+            crate::protocol::SweepDone::Buried => self.buried += 1,
+            crate::protocol::SweepDone::Held => self.held.push(id),
         }
     }
 }

@@ -4,18 +4,8 @@ use std::future::Future;
 
 use crate::claim::Fence;
 use crate::error::StoreResult;
-use crate::record::{Entry, RecordId};
-use crate::step::{Answer, Step};
-use crate::timeline::Timeline;
-
-/// What the store keeps under one name: the entry and the history beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The record or tombstone.
-    pub entry: Entry,
-    /// What happened to it.
-    pub timeline: Timeline,
-}
+use crate::protocol::{Answer, Step, Stored};
+use crate::record_id::RecordId;
 
 /// A store of records.
 ///

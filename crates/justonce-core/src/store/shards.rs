@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::record::RecordId;
+use crate::record_id::RecordId;
 
 /// How many shards: enough that two of a few dozen cores rarely meet.
 const SHARDS: usize = 64;

@@ -47,7 +47,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Looks at the length and the last bytes of a file.
+    /// Reads the length and the last bytes of a file.
     pub(super) fn of(path: &Path, sum: u128) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let bytes = file.metadata()?.len();
@@ -147,7 +147,7 @@ impl Manifest {
         Some(manifest)
     }
 
-    /// The list as the files are now. What was known before is not looked at again.
+    /// The list as the files are now. Known files are not read again.
     fn now(engine: &Path, before: &Self) -> io::Result<Self> {
         let mut manifest = Self::default();
         for (number, folder) in keyspaces(engine)? {
@@ -178,7 +178,7 @@ fn hex(text: &str) -> Option<u128> {
 
 /// Keeps the list up to date while the store is open.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct ManifestWriter {
     directory: PathBuf,
     engine: PathBuf,
     manifest: Manifest,
@@ -186,7 +186,7 @@ pub(crate) struct Keeper {
     batches: u32,
 }
 
-impl Keeper {
+impl ManifestWriter {
     /// Writes the list of a store that has just been opened.
     pub(crate) fn start(
         directory: &Path,
@@ -194,16 +194,16 @@ impl Keeper {
         before: Manifest,
         modes: Modes,
     ) -> io::Result<Self> {
-        let mut keeper = Self {
+        let mut manifest_writer = Self {
             directory: directory.to_owned(),
             engine: engine.to_owned(),
-            // What was looked at stays known; the list itself is written in any case.
+            // Checked files stay known; the list itself is written in any case.
             manifest: Manifest { keyspaces: BTreeMap::new(), ..before },
             modes,
             batches: 0,
         };
-        keeper.refresh()?;
-        Ok(keeper)
+        manifest_writer.refresh()?;
+        Ok(manifest_writer)
     }
 
     /// The engine has taken a batch.

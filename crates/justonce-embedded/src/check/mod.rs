@@ -1,4 +1,4 @@
-//! Looks through a store's directory before the storage engine touches it, and changes nothing.
+//! Inspects a store's directory before the storage engine opens it, and changes nothing.
 //!
 //! The engine believes its files: a keyspace without its `current` file it takes for new, and
 //! removes what is left of it. So everything that must be there is compared first:
@@ -6,7 +6,7 @@
 //! 1. Each keyspace's `current` file names its version file and has its checksum; that one lists
 //!    all tables and blob files with theirs ([`version`]).
 //! 2. The store's own [`manifest`] lists the keyspaces, and the length and the last bytes of files
-//!    that were looked at before. Files that it does not list are read whole, once.
+//!    that were checked before. Files that it does not list are read whole, once.
 //! 3. The engine opens a copy: small files and journals copied, the rest linked ([`trial`]). What
 //!    it finds there must, with the write-ahead log, be all that was acknowledged.
 
@@ -15,5 +15,5 @@ mod trial;
 mod verify;
 mod version;
 
-pub(crate) use manifest::{Keeper, Manifest};
-pub(crate) use verify::{Found, look, tidy};
+pub(crate) use manifest::{Manifest, ManifestWriter};
+pub(crate) use verify::{Found, inspect, tidy};

@@ -7,10 +7,10 @@ use justonce_core::{StoreError, StoreErrorKind};
 
 use super::manifest::{self, Known, Manifest};
 use super::trial::{self, Tried};
-use super::version::{self, Unread, Version};
+use super::version::{self, ReadError, Version};
+use crate::error::OpenError;
 use crate::files::walk;
 use crate::journal;
-use crate::open_error::OpenError;
 use crate::wal;
 
 /// The first bytes of the engine's own mark.
@@ -28,13 +28,13 @@ pub(crate) enum Found {
     Store(Manifest),
 }
 
-/// Looks through a directory, and changes nothing in it. `engine` is the folder of the storage
+/// Inspects a directory and changes nothing in it. `engine` is the folder of the storage
 /// engine, `mark` is the last batch that is known to be acknowledged.
 ///
 /// # Errors
 ///
 /// If something is missing or damaged: the message names it and says what to do.
-pub(crate) fn look(directory: &Path, engine: &Path, mark: u64) -> Result<Found, OpenError> {
+pub(crate) fn inspect(directory: &Path, engine: &Path, mark: u64) -> Result<Found, OpenError> {
     let io = |error| OpenError::io("cannot look through the store", directory, error);
     let manifest = Manifest::read(directory).map_err(io)?;
     let log = wal::bytes(directory).map_err(io)?;
@@ -86,7 +86,7 @@ fn whole(
     Ok(Found::Store(known))
 }
 
-/// The engine's mark is what tells it that there is a database, and which format it has.
+/// By its mark the engine recognises a database and its format.
 fn marked(path: &Path) -> Result<(), OpenError> {
     let bytes = version::read(path).map_err(unread)?;
     if bytes == ENGINE_VERSION { Ok(()) } else { Err(damaged(path)) }
@@ -116,7 +116,7 @@ fn files(engine: &Path, manifest: Option<&Manifest>) -> Result<Manifest, OpenErr
                 return Err(missing(&engine.join("keyspaces").join(number.to_string())));
             }
         }
-        // What the engine has begun to make and nobody has used, it removes.
+        // The engine removes keyspaces that it began to create and that were never used.
         found.retain(|(number, _)| manifest.keyspaces.contains_key(number));
     }
     let mut known = Manifest::default();
@@ -187,23 +187,23 @@ const RESTORE: &str = "Restore the file from where it went, if it was moved or i
                        else restore the whole directory from one backup";
 
 fn missing(path: &Path) -> OpenError {
-    told(path, "is missing, and the store is not complete without it")
+    incomplete(path, "is missing, and the store is not complete without it")
 }
 
 fn damaged(path: &Path) -> OpenError {
-    told(path, "is damaged, or belongs to another time or place")
+    incomplete(path, "is damaged, or belongs to another time or place")
 }
 
-fn told(path: &Path, what: &str) -> OpenError {
+fn incomplete(path: &Path, what: &str) -> OpenError {
     let text = format!("{} {what}. Nothing was changed. {RESTORE}", path.display());
     OpenError::Damaged(StoreError::not_applied(StoreErrorKind::Damaged, text))
 }
 
-fn unread(why: Unread) -> OpenError {
+fn unread(why: ReadError) -> OpenError {
     match why {
-        Unread::Missing(path) => missing(&path),
-        Unread::Damaged(path) => damaged(&path),
-        Unread::Io(path, error) => OpenError::io("cannot read", &path, error),
+        ReadError::Missing(path) => missing(&path),
+        ReadError::Damaged(path) => damaged(&path),
+        ReadError::Io(path, error) => OpenError::io("cannot read", &path, error),
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
 
     use justonce_core::RecordId;
 
-    use crate::check::Keeper;
+    use crate::check::ManifestWriter;
     use crate::disk::{Disk, With};
     use crate::files::Modes;
     use crate::journal::BatchRow;
@@ -291,9 +291,9 @@ mod tests {
         Disk::create(&engine, &directory.join("records.new")).unwrap();
         fill(&engine);
         let modes = Modes::of(directory).unwrap();
-        Keeper::start(directory, &engine, Manifest::default(), modes).unwrap();
-        assert!(matches!(look(directory, &engine, BATCHES), Ok(Found::Store(_))));
-        let refused = || look(directory, &engine, 0).unwrap_err().to_string();
+        ManifestWriter::start(directory, &engine, Manifest::default(), modes).unwrap();
+        assert!(matches!(inspect(directory, &engine, BATCHES), Ok(Found::Store(_))));
+        let refused = || inspect(directory, &engine, 0).unwrap_err().to_string();
         std::fs::write(engine.join("0.jnl"), "").unwrap();
         assert!(refused().contains("*.jnl is damaged"), "{}", refused());
         std::fs::remove_file(engine.join("0.jnl")).unwrap();

@@ -24,9 +24,9 @@ pub(super) struct Version {
     pub(super) files: Vec<(PathBuf, u128)>,
 }
 
-/// Why a keyspace cannot be told from its files.
+/// Why the version of a keyspace cannot be read.
 #[derive(Debug)]
-pub(super) enum Unread {
+pub(super) enum ReadError {
     /// This file is not there.
     Missing(PathBuf),
     /// This file does not hold what it must.
@@ -36,27 +36,27 @@ pub(super) enum Unread {
 }
 
 /// Reads a whole file, which must be there.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, Unread> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, ReadError> {
     std::fs::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Unread::Missing(path.to_owned()),
-        _ => Unread::Io(path.to_owned(), error),
+        io::ErrorKind::NotFound => ReadError::Missing(path.to_owned()),
+        _ => ReadError::Io(path.to_owned(), error),
     })
 }
 
 impl Version {
     /// The version of a keyspace that counts, if its files agree with each other.
-    pub(super) fn of(keyspace: &Path) -> Result<Self, Unread> {
+    pub(super) fn of(keyspace: &Path) -> Result<Self, ReadError> {
         let current = keyspace.join(CURRENT);
         let pointer = read(&current)?;
         let Some((number, sum)) = pointed_at(&pointer) else {
-            return Err(Unread::Damaged(current));
+            return Err(ReadError::Damaged(current));
         };
         let path = keyspace.join(format!("v{number}"));
         let bytes = read(&path)?;
         if xxh3_128(&bytes) != sum {
-            return Err(Unread::Damaged(path));
+            return Err(ReadError::Damaged(path));
         }
-        let Some(files) = listed(&bytes) else { return Err(Unread::Damaged(path)) };
+        let Some(files) = listed(&bytes) else { return Err(ReadError::Damaged(path)) };
         let files = files.into_iter().map(|(folder, id, sum)| {
             let name = keyspace.join(folder).join(id.to_string());
             (name, sum)

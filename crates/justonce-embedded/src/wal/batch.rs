@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::disk::DiskOp;
 use crate::rows::{RowName, RowWrite};
-use crate::state::Home;
+use crate::state::DiskState;
 use crate::step::Write;
 
 const MAGIC: [u8; 8] = *b"justwal1";
@@ -69,8 +69,8 @@ fn encode_write(write: &Write, buffer: &mut Vec<u8>) {
     };
     buffer.push(kind);
     buffer.extend_from_slice(write.id.as_bytes());
-    for home in [write.replaces, write.adds] {
-        let (tag, bytes) = home_to_bytes(home);
+    for on_disk in [write.replaces, write.adds] {
+        let (tag, bytes) = home_to_bytes(on_disk);
         buffer.push(tag);
         buffer.extend_from_slice(&bytes.to_le_bytes());
     }
@@ -94,11 +94,11 @@ fn put_bytes(bytes: &[u8], buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(bytes);
 }
 
-const fn home_to_bytes(home: Home) -> (u8, u32) {
-    match home {
-        Home::Nowhere => (0, 0),
-        Home::Live => (1, 0),
-        Home::Done(state, bytes) => (state_to_byte(state), bytes),
+const fn home_to_bytes(on_disk: DiskState) -> (u8, u32) {
+    match on_disk {
+        DiskState::Absent => (0, 0),
+        DiskState::Live => (1, 0),
+        DiskState::Done(state, bytes) => (state_to_byte(state), bytes),
     }
 }
 
@@ -114,10 +114,10 @@ const fn state_to_byte(state: StateName) -> u8 {
     }
 }
 
-const fn home_from_bytes(tag: u8, bytes: u32) -> Option<Home> {
+const fn home_from_bytes(tag: u8, bytes: u32) -> Option<DiskState> {
     let state = match tag {
-        0 => return Some(Home::Nowhere),
-        1 => return Some(Home::Live),
+        0 => return Some(DiskState::Absent),
+        1 => return Some(DiskState::Live),
         2 => StateName::InProgress,
         3 => StateName::Completed,
         4 => StateName::Failed,
@@ -127,7 +127,7 @@ const fn home_from_bytes(tag: u8, bytes: u32) -> Option<Home> {
         8 => StateName::Released,
         _ => return None,
     };
-    Some(Home::Done(state, bytes))
+    Some(DiskState::Done(state, bytes))
 }
 
 /// The batches of one pass over a file, from its start: their numbers follow each other. What does
@@ -186,7 +186,7 @@ impl<'a> Reader<'a> {
         Some(head)
     }
 
-    fn home(&mut self) -> Option<Home> {
+    fn on_disk(&mut self) -> Option<DiskState> {
         let [tag] = self.array()?;
         home_from_bytes(tag, u32::from_le_bytes(self.array()?))
     }
@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
     fn write(&mut self) -> Option<Write> {
         let [kind] = self.array()?;
         let id = RecordId::from_bytes(self.array()?);
-        let (replaces, adds) = (self.home()?, self.home()?);
+        let (replaces, adds) = (self.on_disk()?, self.on_disk()?);
         let expires_at = Some(self.word()?).filter(|time| *time != NEVER);
         let expires_at = expires_at.map(Timestamp::from_millis);
         let op = match kind {
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
         };
         let count = self.word()?;
         let rows = (0..count).map(|_| self.row()).collect::<Option<_>>()?;
-        // Nobody in memory waits for it.
+        // It is read from the log: no caller waits for it.
         Some(Write { id, op, replaces, adds, expires_at, rows, ..Write::empty() })
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     fn writes() -> Vec<Write> {
         let id = |n| RecordId::from_bytes([n; 32]);
-        let done = Home::Done(StateName::Completed, 77);
+        let done = DiskState::Done(StateName::Completed, 77);
         let row = |value| RowWrite { name: RowName::new("rooms", "7").unwrap(), value };
         vec![
             Write { id: id(1), op: Some(DiskOp::Put(vec![1, 2, 3])), ..Write::empty() },
@@ -232,7 +232,7 @@ mod tests {
                 id: id(2),
                 op: Some(DiskOp::Remove),
                 replaces: done,
-                adds: Home::Live,
+                adds: DiskState::Live,
                 expires_at: Some(Timestamp::from_millis(5)),
                 ..Write::empty()
             },

@@ -4,10 +4,10 @@
 //! already is much cheaper than one of a file that grows. A file may be written again once all it
 //! holds is durable in the storage engine too.
 
+mod apply_queue;
 mod batch;
-mod handover;
 mod segments;
 
+pub(crate) use apply_queue::ApplyQueue;
 pub(crate) use batch::{Heading, WalBatch};
-pub(crate) use handover::Handover;
 pub(crate) use segments::{Gap, Wal, bytes, last, read};

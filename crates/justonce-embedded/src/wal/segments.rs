@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use super::apply_queue::ApplyQueue;
 use super::batch::{Heading, WalBatch, decode_run, encode};
-use super::handover::Handover;
 use crate::files::{create_folder, private, sync_directory};
 use crate::step::Write;
 
@@ -37,7 +37,7 @@ pub(crate) struct Wal {
     next_number: u64,
     /// The next file, on its way.
     spare: Option<JoinHandle<io::Result<File>>>,
-    handover: Arc<Handover>,
+    apply_queue: Arc<ApplyQueue>,
 }
 
 #[derive(Debug)]
@@ -118,13 +118,13 @@ fn path(folder: &Path, number: u64) -> PathBuf {
 
 impl Wal {
     /// Opens the log for writing. All that it holds must be durable in the storage engine.
-    pub(crate) fn open(directory: &Path, handover: Arc<Handover>) -> io::Result<Self> {
-        Self::with_segments_of(directory, handover, SEGMENT_BYTES)
+    pub(crate) fn open(directory: &Path, apply_queue: Arc<ApplyQueue>) -> io::Result<Self> {
+        Self::with_segments_of(directory, apply_queue, SEGMENT_BYTES)
     }
 
     fn with_segments_of(
         directory: &Path,
-        handover: Arc<Handover>,
+        apply_queue: Arc<ApplyQueue>,
         segment_bytes: u64,
     ) -> io::Result<Self> {
         let folder = directory.join(FOLDER);
@@ -152,7 +152,7 @@ impl Wal {
             segment_bytes,
             next_number,
             spare: None,
-            handover,
+            apply_queue,
         })
     }
 
@@ -188,17 +188,17 @@ impl Wal {
         Ok(())
     }
 
-    /// Goes on in a file that holds nothing that is still needed.
+    /// Continues in a file whose contents are no longer needed.
     fn next_segment(&mut self) -> Result<(), String> {
         let last = self.segments.get(self.current).map_or(0, |segment| segment.last);
-        self.handover.want(last);
+        self.apply_queue.want(last);
         if self.free().is_none() {
             self.prepare_spare();
             // Without another file, the first that the engine no longer needs will do.
             self.add_spare();
         }
         let oldest = self.segments.iter().map(|segment| segment.last).min().unwrap_or(0);
-        self.handover.wait_for(oldest).map_err(|error| error.to_string())?;
+        self.apply_queue.wait_for(oldest).map_err(|error| error.to_string())?;
         let free = self.free().ok_or("no file of the log became free")?;
         self.current = free;
         if let Some(segment) = self.segments.get_mut(free) {
@@ -209,11 +209,11 @@ impl Wal {
 
     /// The place of a file that may be written from its start.
     fn free(&self) -> Option<usize> {
-        let durable = self.handover.durable();
+        let durable = self.apply_queue.durable();
         self.segments.iter().position(|segment| segment.last <= durable)
     }
 
-    /// Has the next file made behind the writer's back, unless there are enough.
+    /// Creates the next file in the background, unless there are enough.
     fn prepare_spare(&mut self) {
         if self.spare.is_some() || self.segments.len() >= MAX_SEGMENTS {
             return;
@@ -236,7 +236,7 @@ impl Wal {
 }
 
 impl Drop for Wal {
-    /// Nobody writes to the files any more once the log is closed.
+    /// After this no thread writes to the files.
     fn drop(&mut self) {
         self.add_spare();
     }
@@ -281,11 +281,11 @@ mod tests {
     }
 
     /// A log with files of three batches each.
-    fn small(directory: &Path, handover: &Arc<Handover>) -> Wal {
+    fn small(directory: &Path, apply_queue: &Arc<ApplyQueue>) -> Wal {
         let mut buffer = Vec::new();
         encode(heading(1), &[Write::empty()], &mut buffer);
         let bytes = 3 * buffer.len() as u64;
-        Wal::with_segments_of(directory, Arc::clone(handover), bytes).unwrap()
+        Wal::with_segments_of(directory, Arc::clone(apply_queue), bytes).unwrap()
     }
 
     fn append(wal: &mut Wal, numbers: std::ops::RangeInclusive<u64>) {
@@ -298,8 +298,8 @@ mod tests {
     fn what_the_engine_has_not_is_found_again() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(found(directory.path(), 0), Ok(vec![]));
-        let handover = Arc::new(Handover::default());
-        append(&mut small(directory.path(), &handover), 1..=10);
+        let apply_queue = Arc::new(ApplyQueue::default());
+        append(&mut small(directory.path(), &apply_queue), 1..=10);
         assert_eq!(found(directory.path(), 0), Ok((1..=10).collect()));
         assert_eq!(found(directory.path(), 7), Ok((8..=10).collect()));
         assert_eq!(found(directory.path(), 12), Ok(vec![]));
@@ -308,11 +308,11 @@ mod tests {
     #[test]
     fn files_are_written_again_once_the_engine_has_what_they_hold() {
         let directory = tempfile::tempdir().unwrap();
-        let handover = Arc::new(Handover::default());
-        let mut wal = small(directory.path(), &handover);
+        let apply_queue = Arc::new(ApplyQueue::default());
+        let mut wal = small(directory.path(), &apply_queue);
         for last in 1..=100 {
             append(&mut wal, last..=last);
-            handover.is_durable(last - 1);
+            apply_queue.is_durable(last - 1);
         }
         assert_eq!(wal.segments.len(), 2);
         assert_eq!(found(directory.path(), 99), Ok(vec![100]));
@@ -331,11 +331,11 @@ mod tests {
     #[test]
     fn with_every_file_full_it_waits_for_the_engine_or_hears_that_it_failed() {
         let directory = tempfile::tempdir().unwrap();
-        let handover = Arc::new(Handover::default());
-        let mut wal = small(directory.path(), &handover);
+        let apply_queue = Arc::new(ApplyQueue::default());
+        let mut wal = small(directory.path(), &apply_queue);
         let room = 3 * MAX_SEGMENTS as u64;
         append(&mut wal, 1..=room);
-        handover.fail("the engine is broken");
+        apply_queue.fail("the engine is broken");
         let error = wal.append(heading(room + 1), &[Write::empty()]).unwrap_err();
         assert_eq!(error, "the engine is broken");
         assert_eq!(found(directory.path(), 0), Ok((1..=room).collect()));
@@ -345,8 +345,8 @@ mod tests {
     fn a_log_that_is_opened_again_goes_on_with_the_same_files() {
         let directory = tempfile::tempdir().unwrap();
         append(&mut small(directory.path(), &Arc::default()), 1..=5);
-        let handover = Arc::new(Handover::starting_at(5));
-        append(&mut small(directory.path(), &handover), 6..=9);
+        let apply_queue = Arc::new(ApplyQueue::starting_at(5));
+        append(&mut small(directory.path(), &apply_queue), 6..=9);
         assert_eq!(found(directory.path(), 5), Ok((6..=9).collect()));
     }
 }

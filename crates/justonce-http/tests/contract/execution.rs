@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::Response;
 use justonce_core::store::Fault;
 use justonce_core::{OnLapsed, RecordId, StateName, UnknownReason};
-use justonce_http::{MetUnknown, Rule, Verdict};
+use justonce_http::{Effect, Rule, UnknownListener};
 use tower::Layer;
 
 use crate::support::bodies;
@@ -96,16 +96,16 @@ fn failing_first(answer: impl Fn() -> Response<Body> + Send + Sync + 'static) ->
     })
 }
 
-fn with_verdict(code: u16, verdict: Verdict) -> Response<Body> {
+fn with_effect(code: u16, effect: Effect) -> Response<Body> {
     let mut answer = status(code);
-    answer.extensions_mut().insert(verdict);
+    answer.extensions_mut().insert(effect);
     answer
 }
 
 #[tokio::test]
 async fn h21_a_service_that_was_not_reached_frees_the_key_at_once() {
     let world = World::new();
-    let upstream = failing_first(|| with_verdict(502, Verdict::NotExecuted));
+    let upstream = failing_first(|| with_effect(502, Effect::NotExecuted));
     let app = world.app(&upstream);
     let first = send(&app, payment("abc")).await;
     assert_eq!((first.code(), first.text(), first.is_replay()), (502, "502", false));
@@ -121,7 +121,7 @@ async fn h22_a_service_that_failed_after_it_was_reached_is_held_as_unknown() {
     let failures: [(u16, Failure); 4] = [
         (502, || status(502)),
         (504, || status(504)),
-        (502, || with_verdict(502, Verdict::Unknown)),
+        (502, || with_effect(502, Effect::Unknown)),
         // It closed the connection in the middle of a short answer.
         (502, || Response::new(bodies::of([bodies::data("ab"), bodies::Piece::Error], Some(9)))),
     ];
@@ -325,8 +325,8 @@ async fn h22_the_reason_is_kept_for_operators() {
 #[derive(Default)]
 struct Listener(std::sync::Mutex<Vec<(String, RecordId)>>);
 
-impl MetUnknown for Listener {
-    fn met_unknown(&self, route: &str, id: RecordId) {
+impl UnknownListener for Listener {
+    fn on_unknown(&self, route: &str, id: RecordId) {
         self.0.lock().unwrap().push((route.to_owned(), id));
     }
 }
@@ -335,7 +335,7 @@ impl MetUnknown for Listener {
 async fn h22_a_duplicate_that_meets_an_unknown_operation_tells_those_who_ask() {
     let (world, listener) = (World::new(), Arc::new(Listener::default()));
     let upstream = failing_first(|| status(502));
-    let layer = world.layer().met_unknown(Arc::<Listener>::clone(&listener)).build();
+    let layer = world.layer().unknown_listener(Arc::<Listener>::clone(&listener)).build();
     let app = layer.layer(upstream.clone());
     send(&app, payment("abc")).await;
     assert!(listener.0.lock().unwrap().is_empty(), "nobody waits for it yet");

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use justonce_core::engine::Begun;
 use justonce_core::{Fingerprint, JsonPointer, Key, Operation, Outcome, Scope, State, StateName};
-use justonce_http::{BodyMode, FingerprintRule, KeySource, Places, Rule};
+use justonce_http::{BodyMode, FingerprintRule, JsonFields, KeySource, Rule};
 
 use crate::support::reply::assert_problem;
 use crate::support::upstream::Upstream;
 use crate::support::world::{World, pass, payment, request, send, spawn};
 
 fn comparing(body: BodyMode) -> Rule {
-    Rule::default().fingerprint(FingerprintRule { body, ..FingerprintRule::default() })
+    Rule::default().fingerprint(FingerprintRule::default().body(body))
 }
 
 fn with(body: &str) -> http::Request<axum::body::Body> {
@@ -40,7 +40,7 @@ fn places(texts: &[&str]) -> Vec<JsonPointer> {
 async fn h11_path_query_chosen_headers_and_body_count() {
     let (world, upstream) = (World::new(), Upstream::counting());
     let chosen = vec!["x-account".parse().unwrap()];
-    let rule = FingerprintRule { headers: chosen, ..FingerprintRule::default() };
+    let rule = FingerprintRule::default().headers(chosen);
     let app = world.app_with(&upstream, Rule::default().fingerprint(rule));
     let asked = |path: &str, account: &str, other: &str, body: &'static str| {
         let headers = [("idempotency-key", "abc"), ("x-account", account), ("x-other", other)];
@@ -64,7 +64,7 @@ async fn h11_path_query_chosen_headers_and_body_count() {
 #[tokio::test]
 async fn h11_the_query_counts_only_where_it_shall() {
     let (world, upstream) = (World::new(), Upstream::counting());
-    let rule = FingerprintRule { query: false, ..FingerprintRule::default() };
+    let rule = FingerprintRule::default().query(false);
     let app = world.app_with(&upstream, Rule::default().fingerprint(rule));
     let key = [("idempotency-key", "abc")];
     send(&app, request("POST", "/a?trace=1", &key, "{}")).await;
@@ -120,7 +120,7 @@ async fn h12_json_ignores_order_and_white_space_but_not_arrays_and_digits() {
 
 #[tokio::test]
 async fn h12_json_places_can_be_ignored() {
-    let ignoring = BodyMode::Json(Places::Without(places(&["/timestamp", "/meta/id"])));
+    let ignoring = BodyMode::Json(JsonFields::Without(places(&["/timestamp", "/meta/id"])));
     let same =
         [r#"{"amount":5,"timestamp":2,"meta":{"id":9,"x":1}}"#, r#"{"amount":5,"meta":{"x":1}}"#];
     let other = [r#"{"amount":6,"timestamp":1,"meta":{"id":1,"x":1}}"#, r#"{"amount":5}"#];
@@ -130,7 +130,7 @@ async fn h12_json_places_can_be_ignored() {
 
 #[tokio::test]
 async fn h12_json_places_can_be_chosen() {
-    let only = BodyMode::Json(Places::Only(places(&["/amount", "/to"])));
+    let only = BodyMode::Json(JsonFields::Only(places(&["/amount", "/to"])));
     let same = [r#"{"to":"bob","amount":5,"x":2}"#, r#"{"to":"bob","amount":5}"#];
     let other = [r#"{"to":"eve","amount":5,"x":1}"#, r#"{"amount":5}"#];
     assert_compared(comparing(only), r#"{"amount":5,"to":"bob","x":1}"#, &same, &other).await;
@@ -155,7 +155,7 @@ async fn h12_what_does_not_parse_counts_byte_for_byte() {
     assert_compared(Rule::default(), wrong, &[wrong], &[r#"{"a": 1"#]).await;
     let repeated = r#"{"a":1,"a":2}"#;
     assert_compared(Rule::default(), repeated, &[repeated], &[r#"{"a":2}"#]).await;
-    let ignoring = BodyMode::Json(Places::Without(places(&["/a"])));
+    let ignoring = BodyMode::Json(JsonFields::Without(places(&["/a"])));
     assert_compared(comparing(ignoring), wrong, &[wrong], &[r#"{"a":2"#]).await;
     let form = comparing(BodyMode::Form);
     assert_compared(form, "a=%zz&b=1", &["a=%zz&b=1"], &["b=1&a=%zz"]).await;
@@ -246,7 +246,7 @@ async fn h14_a_content_key_agrees_with_how_bodies_are_compared() {
     assert_eq!(upstream.calls(), 2);
 
     let chosen = vec!["x-account".parse().unwrap()];
-    let rule = FingerprintRule { headers: chosen, query: false, ..FingerprintRule::default() };
+    let rule = FingerprintRule::default().headers(chosen).query(false);
     let rule = Rule::default().fingerprint(rule).key_source(KeySource::Content);
     let app = world.app_at(&upstream, "POST /b", rule);
     let by = |account: &str, path: &str| request("POST", path, &[("x-account", account)], "{}");

@@ -277,7 +277,7 @@ async fn h42_equal_content_of_another_caller_is_neither_replayed_nor_executed() 
 #[tokio::test]
 async fn h42_a_stored_request_is_not_taken_over_by_another_caller() {
     let (world, upstream) = (World::new(), Upstream::answering(|| status(500)));
-    let app = world.app_with(&upstream, rule(OnLapsed::Resume).completed(Vec::new()));
+    let app = world.app_with(&upstream, rule(OnLapsed::Resume).store_requests(Vec::new()));
     pay(&app, &[("cookie", "s=alice")]).await;
     // It came to no end: the next request of the same caller would execute it.
     assert_problem(&pay(&app, &[("cookie", "s=mallory")]).await, 409, "caller-differs");

@@ -132,7 +132,9 @@ async fn h05_the_length_counts_after_unescaping() {
 
 #[tokio::test]
 async fn h05_a_route_may_demand_a_length_a_uuid_or_a_form() {
-    let format = |min, max, shape| Rule::default().key_format(KeyFormat { min, max, shape });
+    let format = |min, max, shape| {
+        Rule::default().key_format(KeyFormat::default().length(min..=max).shape(shape))
+    };
     let length = format(3, 5, KeyShape::Any);
     assert_same(length.clone(), &["abc", r#""abc""#]).await;
     assert_same(length.clone(), &["abcde"]).await;

@@ -5,29 +5,29 @@
     clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "all of this is tests: a helper that cannot set the scene fails its test"
+    reason = "all of this is tests: a helper that fails, fails its test"
 )]
 
 mod support;
 
+mod circuit_breaker;
 mod concurrency;
+mod disconnects;
 mod docs;
 mod errors;
 mod execution;
 mod extract;
 mod fingerprint;
-mod gate;
 mod identity;
 mod key;
-mod leaving;
 mod limits;
+mod logs_and_metrics;
 mod lookup;
 mod marks;
 mod paths;
 mod replay;
 mod routes;
-mod seen;
+mod store_failures;
 mod storing;
 mod streams;
-mod trouble;
 mod wire;

@@ -1,4 +1,4 @@
-//! What only the layer says to the service: h46.
+//! The headers that only the layer sends to the service: h46.
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -71,7 +71,7 @@ const OFF: KeyPresence = KeyPresence::Off;
 #[tokio::test]
 async fn h46_a_request_that_is_stored_has_none_of_them() {
     let (world, upstream) = (World::new(), Upstream::counting());
-    let rule = rule(OnLapsed::Resume).completed(Vec::new()).key_source(KeySource::Content);
+    let rule = rule(OnLapsed::Resume).store_requests(Vec::new()).key_source(KeySource::Content);
     let app = world.app_with(&upstream, rule);
     send(&app, request("POST", "/payments", &forged(), with_trailers())).await;
     let record = format!("{:?}", world.record().await);

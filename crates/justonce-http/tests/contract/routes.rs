@@ -8,7 +8,7 @@ use justonce_core::OnLapsed;
 use justonce_http::{Idempotency, KeyPresence, Pattern, Rule};
 use tower::{Layer, ServiceExt};
 
-use crate::seen::{Counters, Log};
+use crate::logs_and_metrics::{Counters, Log};
 use crate::support::reply::{Reply, assert_problem};
 use crate::support::upstream::Upstream;
 use crate::support::world::{World, request, rule, send};

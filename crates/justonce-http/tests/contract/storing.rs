@@ -1,9 +1,9 @@
-//! Which answers are stored: h26.
+//! Which responses are stored: h26.
 
 use axum::body::Body;
 use http::Response;
 use justonce_core::StateName;
-use justonce_http::{OnStatus, Rule, StatusRules, Verdict};
+use justonce_http::{Effect, Rule, StatusRules};
 
 use crate::support::upstream::{Upstream, status};
 use crate::support::world::{World, payment, send};
@@ -71,13 +71,13 @@ async fn h26_5xx_is_unknown_unless_the_route_says_otherwise() {
         assert_eq!(after(Rule::default(), move || status(code)).await, StateName::Completed);
     }
     for (rule, state) in [
-        (OnStatus::Keep, StateName::Completed),
-        (OnStatus::Release, StateName::Absent),
-        (OnStatus::Unknown, StateName::Unknown),
+        (Effect::Final, StateName::Completed),
+        (Effect::NotExecuted, StateName::Absent),
+        (Effect::Unknown, StateName::Unknown),
     ] {
         let class = Rule::default().statuses(StatusRules::default().class(5, rule));
         assert_eq!(after(class, || status(500)).await, state);
-        let code = StatusRules::default().class(5, OnStatus::Unknown).code(503, rule);
+        let code = StatusRules::default().class(5, Effect::Unknown).code(503, rule);
         assert_eq!(after(Rule::default().statuses(code), || status(503)).await, state);
         let code = StatusRules::default().code(404, rule);
         assert_eq!(after(Rule::default().statuses(code), || status(404)).await, state);
@@ -109,30 +109,30 @@ async fn h26_the_service_may_decide() {
         assert_eq!(after(Rule::default(), saying(code, words)).await, state, "{code} {words:?}");
     }
     // What it says counts more than the route's rules.
-    let rule = Rule::default().statuses(StatusRules::default().code(500, OnStatus::Release));
+    let rule = Rule::default().statuses(StatusRules::default().code(500, Effect::NotExecuted));
     assert_eq!(after(rule, saying(500, &["unknown"])).await, StateName::Unknown);
 }
 
 #[tokio::test]
 async fn h26_a_service_in_the_same_process_may_decide_by_an_extension() {
-    for (verdict, state) in [
-        (Verdict::Final, StateName::Completed),
-        (Verdict::NotExecuted, StateName::Absent),
-        (Verdict::Unknown, StateName::Unknown),
+    for (effect, state) in [
+        (Effect::Final, StateName::Completed),
+        (Effect::NotExecuted, StateName::Absent),
+        (Effect::Unknown, StateName::Unknown),
     ] {
         for code in [201, 429, 500] {
             let answer = move || {
                 let mut answer = status(code);
-                answer.extensions_mut().insert(verdict);
+                answer.extensions_mut().insert(effect);
                 answer
             };
-            assert_eq!(after(Rule::default(), answer).await, state, "{code} {verdict:?}");
+            assert_eq!(after(Rule::default(), answer).await, state, "{code} {effect:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn h26_an_unprotected_answer_does_not_show_the_verdict_either() {
+async fn h26_an_unprotected_answer_does_not_show_the_effect_either() {
     let (world, upstream) = (World::new(), Upstream::answering(saying(200, &["final"])));
     let app = world.app(&upstream);
     let reply = send(&app, crate::support::world::request("POST", "/a", &[], "")).await;

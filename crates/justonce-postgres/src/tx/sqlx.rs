@@ -2,13 +2,13 @@
 
 use sqlx::{AssertSqlSafe, Error, PgConnection, Postgres, Transaction};
 
-use super::callers::{CallersTransaction, Param};
+use super::driver::{CallersTransaction, Param};
 
 impl CallersTransaction for PgConnection {
     type Error = Error;
 
-    async fn ask(&mut self, sql: &str, params: &[Param<'_>]) -> Result<String, Error> {
-        // A statement of ours, with nothing of a caller's in it.
+    async fn query_text(&mut self, sql: &str, params: &[Param<'_>]) -> Result<String, Error> {
+        // A statement of the store, with nothing of a caller in it.
         let mut query = sqlx::query_scalar(AssertSqlSafe(sql));
         for param in params {
             query = match *param {
@@ -25,7 +25,7 @@ impl CallersTransaction for PgConnection {
 impl CallersTransaction for Transaction<'_, Postgres> {
     type Error = Error;
 
-    async fn ask(&mut self, sql: &str, params: &[Param<'_>]) -> Result<String, Error> {
-        PgConnection::ask(self, sql, params).await
+    async fn query_text(&mut self, sql: &str, params: &[Param<'_>]) -> Result<String, Error> {
+        PgConnection::query_text(self, sql, params).await
     }
 }

@@ -1,16 +1,16 @@
-//! The single parts, for callers with a transaction of their own.
+//! Steps inside a transaction that the caller opens.
 
 use std::time::Duration;
 
 use justonce_core::codec::encode_outcome;
 use justonce_core::{Answer, Fence, Lost, Outcome, RecordId, StoreResult};
 
-use super::callers::{CallersTransaction, Param};
+use super::driver::{CallersTransaction, Param};
 use crate::numbers::{fence_number, millis};
-use crate::open::PostgresStore;
-use crate::step;
+use crate::reply;
+use crate::store::PostgresStore;
 
-/// What became of a completion inside the caller's transaction.
+/// The result of a write inside the caller's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "unless it was stored, the transaction must be rolled back"]
 pub enum Completion {
@@ -47,7 +47,7 @@ impl PostgresStore {
     ///
     /// # Errors
     ///
-    /// If the driver fails, or the database answers what it should not. Roll back then.
+    /// If the driver fails, or the database gives an unexpected answer. Roll back then.
     pub async fn complete_within<T: CallersTransaction>(
         &self,
         transaction: &mut T,
@@ -63,11 +63,11 @@ impl PostgresStore {
             Param::Number(fence_number(fence)),
             Param::Bytes(&outcome),
         ];
-        let answer = transaction.ask(&db.sql.complete_any, &params).await?;
-        Ok(completion(Some(&answer)))
+        let answer = transaction.query_text(&db.sql.complete_by_rules, &params).await?;
+        Ok(completion(&answer))
     }
 
-    /// Whether a consumer deals with a message for the first time, remembered for `retention` as
+    /// Whether a consumer sees a message for the first time. That is remembered for `retention`, as
     /// part of the caller's transaction: if that is rolled back, the message is new again. Another
     /// transaction with the same message waits until this one has ended.
     ///
@@ -88,24 +88,24 @@ impl PostgresStore {
             Param::Text(message),
             Param::Number(millis(retention).max(1)),
         ];
-        let first = transaction.ask(&db.sql.processed, &params).await?;
+        let first = transaction.query_text(&db.sql.remember_message, &params).await?;
         Ok(if first == "true" { Seen::FirstTime } else { Seen::Before })
     }
 }
 
-/// Whether a message was dealt with before.
+/// Whether a message was processed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a message that was seen before must not be dealt with again"]
+#[must_use = "a message that was seen before must not be processed again"]
 pub enum Seen {
-    /// It was not: deal with it in the same transaction.
+    /// It was not: process it in the same transaction.
     FirstTime,
     /// It was.
     Before,
 }
 
-/// What `complete_1` says, for a caller who must know whether to commit.
-pub(super) fn completion(answer: Option<&str>) -> StoreResult<Completion> {
-    Ok(match step::completed(answer)? {
+/// Whether to commit, from the answer of `complete_1`.
+pub(super) fn completion(answer: &str) -> StoreResult<Completion> {
+    Ok(match reply::written("complete", answer, None)? {
         Answer::Lost(lost) => Completion::Lost(lost),
         _ => Completion::Stored,
     })

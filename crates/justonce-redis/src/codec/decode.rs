@@ -1,5 +1,5 @@
-//! Records read back. Every byte is checked as far as it can be: by the check sums of the parts,
-//! by that of the head, and by what its values may be.
+//! Reads records. Every byte is checked: by the check sums of the parts and of the head, and by the
+//! ranges of values.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,57 +9,61 @@ use bytes::Bytes;
 use justonce_core::codec::{decode_outcome, note_kind};
 use justonce_core::store::Stored;
 use justonce_core::{
-    AfterRetention, BackOff, Checkpoint, Damage, DamagedRecord, Entry, Failed, Fence, Fingerprint,
-    InProgress, Key, MAX_NOTES, Note, OnFailure, OnLapsed, Outcome, Owner, Policy, Record,
-    RecordId, Scope, Settled, State, Subject, Timeline, Timestamp, Token, Tombstone, Unknown,
-    UnknownReason, Waiting,
+    AfterRetention, AwaitingRetry, BackOff, Checkpoint, Damage, DamagedRecord, Entry, Failed,
+    Fence, Fingerprint, InProgress, Key, MAX_NOTES, Note, OnFailure, OnLapsed, Outcome, Owner,
+    Policy, Record, RecordId, Scope, Settled, State, Subject, Timeline, Timestamp, Token,
+    Tombstone, Unknown, UnknownReason,
 };
 
 use super::frame::{
-    FENCE_BYTES, FINGERPRINT_BYTES, HEAD_BYTES, LEASE_BYTES, MAGIC, PROMISE_BYTES, RETENTION_BYTES,
+    FENCE_BYTES, FINGERPRINT_BYTES, HEAD_BYTES, LEASE_BYTES, MAGIC, POLICY_BYTES, RETENTION_BYTES,
     SUM_MODULUS, TOKEN_BYTES, VERSION, sum,
 };
 
+/// The scope and the key of a request.
+pub(crate) type Requested<'a> = Option<(&'a Scope, &'a Key)>;
+
 /// Reads a whole record with its timeline.
 pub(crate) fn stored(id: &RecordId, bytes: &[u8]) -> Result<Stored, DamagedRecord> {
-    read_stored(id, bytes).map_err(|damage| DamagedRecord { id: *id, damage })
+    checked(id, || {
+        let parts = read_parts(id, bytes, None)?;
+        let timeline = match &parts.entry {
+            Entry::Tombstone(_) => Timeline::default(),
+            Entry::Record(_) => timeline(&parts)?,
+        };
+        Ok(Stored { entry: parts.entry, timeline })
+    })
 }
 
-/// Reads a record without its timeline. Whoever asks for a record by what it is about knows its
-/// scope and its key, and need not have them made anew.
-pub(crate) fn entry(id: &RecordId, bytes: &[u8], asked: Asked<'_>) -> Result<Entry, DamagedRecord> {
-    let read = read_parts(id, bytes, asked).map(|parts| parts.entry);
-    read.map_err(|damage| DamagedRecord { id: *id, damage })
+/// Reads a record without its timeline. If the scope and the key of the request fit, they are
+/// cloned rather than parsed.
+pub(crate) fn entry(
+    id: &RecordId,
+    bytes: &[u8],
+    requested: Requested<'_>,
+) -> Result<Entry, DamagedRecord> {
+    checked(id, || Ok(read_parts(id, bytes, requested)?.entry))
 }
-
-/// The scope and the key that somebody asks for.
-pub(crate) type Asked<'a> = Option<(&'a Scope, &'a Key)>;
 
 /// Reads the beginning of a record: the entry without its outcome, checkpoint and timeline.
-pub(crate) fn entry_of(id: &RecordId, bytes: &[u8]) -> Result<Entry, DamagedRecord> {
-    let read = || {
+pub(crate) fn summary(id: &RecordId, bytes: &[u8]) -> Result<Entry, DamagedRecord> {
+    checked(id, || {
         let mut input = Input(bytes);
         let head = Head::read(&mut input)?;
         if head.state == b'T' {
-            return Ok(Entry::Tombstone(tombstone(&head)));
+            return Ok(head.tombstone());
         }
         let (subject, claim) = fixed(id, &head, None, &mut input)?;
-        let reply = Reply { point: None, bytes: &[], is_there: false };
+        let reply = Reply { checkpoint: None, bytes: &[], is_there: false };
         Ok(Entry::Record(record(&head, subject, &claim, reply)?))
-    };
+    })
+}
+
+fn checked<T>(id: &RecordId, read: impl FnOnce() -> Result<T, Damage>) -> Result<T, DamagedRecord> {
     read().map_err(|damage| DamagedRecord { id: *id, damage })
 }
 
-fn read_stored(id: &RecordId, bytes: &[u8]) -> Result<Stored, Damage> {
-    let parts = read_parts(id, bytes, None)?;
-    let timeline = match &parts.entry {
-        Entry::Tombstone(_) => Timeline::default(),
-        Entry::Record(_) => timeline(&parts)?,
-    };
-    Ok(Stored { entry: parts.entry, timeline })
-}
-
-/// The head, the entry, and what the timeline is read from.
+/// The head, the entry, and the parts that the timeline is read from.
 struct Parts<'a> {
     head: Head,
     entry: Entry,
@@ -67,30 +71,32 @@ struct Parts<'a> {
     history: &'a [u8],
 }
 
-fn read_parts<'a>(id: &RecordId, bytes: &'a [u8], asked: Asked<'_>) -> Result<Parts<'a>, Damage> {
+fn read_parts<'a>(
+    id: &RecordId,
+    bytes: &'a [u8],
+    requested: Requested<'_>,
+) -> Result<Parts<'a>, Damage> {
     let mut input = Input(bytes);
     let head = Head::read(&mut input)?;
     if head.state == b'T' {
-        let entry = Entry::Tombstone(tombstone(&head));
-        return Ok(Parts { head, entry, owner: "", history: &[] });
+        return Ok(Parts { entry: head.tombstone(), head, owner: "", history: &[] });
     }
-    let (subject, claim) = fixed(id, &head, asked, &mut input)?;
+    let (subject, claim) = fixed(id, &head, requested, &mut input)?;
     let history = input.take(head.history_bytes)?;
-    let point = input.take(head.point_bytes)?;
-    let point = match point {
+    let checkpoint = match input.take(head.checkpoint_bytes)? {
         [] => None,
-        point => Some(checkpoint(point)?.numbered(head.number)),
+        bytes => Some(self::checkpoint(bytes)?.numbered(head.number)),
     };
     let bytes = input.take(head.reply_bytes)?;
     if !input.0.is_empty() {
         return Err(Damage::Content);
     }
     let bytes = if head.state == b'C' { behind_fence(&head, bytes)? } else { bytes };
-    let entry = record(&head, subject, &claim, Reply { point, bytes, is_there: true })?;
+    let entry = record(&head, subject, &claim, Reply { checkpoint, bytes, is_there: true })?;
     Ok(Parts { head, entry: Entry::Record(entry), owner: claim.owner, history })
 }
 
-/// The outcome of a completed record: the fence lies before it.
+/// The outcome of a completed record. Its fence comes first.
 fn behind_fence<'a>(head: &Head, reply: &'a [u8]) -> Result<&'a [u8], Damage> {
     let (fence, outcome) = reply.split_at_checked(FENCE_BYTES).ok_or(Damage::Truncated)?;
     if fence == head.fence.to_be_bytes() { Ok(outcome) } else { Err(Damage::Checksum) }
@@ -149,7 +155,7 @@ fn text(bytes: &[u8]) -> Result<&str, Damage> {
     std::str::from_utf8(bytes).map_err(|_| Damage::Content)
 }
 
-/// What the scripts decide by.
+/// The part that the scripts decide by.
 struct Head {
     state: u8,
     fence: u64,
@@ -164,7 +170,7 @@ struct Head {
     claim_bytes: usize,
     subject_bytes: usize,
     history_bytes: usize,
-    point_bytes: usize,
+    checkpoint_bytes: usize,
     reply_bytes: usize,
 }
 
@@ -181,8 +187,8 @@ impl Head {
             return Err(Damage::Version(version));
         }
         let state = input.byte()?;
-        // Whether somebody waits; it means nothing to a reader.
-        let _waited = input.byte()?;
+        // Whether the claim has waiters: only the scripts use it.
+        let _has_waiters = input.byte()?;
         let sum = input.number()?;
         let head = Self {
             state,
@@ -198,10 +204,15 @@ impl Head {
             claim_bytes: usize::from(input.short()?),
             subject_bytes: usize::from(input.short()?),
             history_bytes: length(input.number()?)?,
-            point_bytes: length(input.number()?)?,
+            checkpoint_bytes: length(input.number()?)?,
             reply_bytes: length(input.number()?)?,
         };
         if head.sum() == u128::from(sum) { Ok(head) } else { Err(Damage::Checksum) }
+    }
+
+    fn tombstone(&self) -> Entry {
+        let (since, until) = (self.also, self.till);
+        Entry::Tombstone(Tombstone { fence: Fence::new(self.fence), since, until })
     }
 
     /// The same sum as the scripts compute.
@@ -219,7 +230,7 @@ impl Head {
             (29, u64::from(self.state)),
             (31, self.claim_bytes as u64),
             (37, self.subject_bytes as u64),
-            (41, self.point_bytes as u64),
+            (41, self.checkpoint_bytes as u64),
             (43, self.reply_bytes as u64),
             (47, self.history_bytes as u64),
         ];
@@ -232,11 +243,7 @@ fn length(bytes: u32) -> Result<usize, Damage> {
     usize::try_from(bytes).map_err(|_| Damage::Content)
 }
 
-fn tombstone(head: &Head) -> Tombstone {
-    Tombstone { fence: Fence::new(head.fence), since: head.also, until: head.till }
-}
-
-/// What belongs to a claim.
+/// A claim.
 struct Claim<'a> {
     owner: &'a str,
     token: Token,
@@ -247,19 +254,19 @@ struct Claim<'a> {
 fn fixed<'a>(
     id: &RecordId,
     head: &Head,
-    asked: Asked<'_>,
+    requested: Requested<'_>,
     input: &mut Input<'a>,
 ) -> Result<(Subject, Claim<'a>), Damage> {
     let print = input.take(FINGERPRINT_BYTES)?;
     let claim = claim(input.take(head.claim_bytes)?)?;
-    let subject = subject(id, head, asked, print, input.take(head.subject_bytes)?)?;
+    let subject = subject(id, head, requested, print, input.take(head.subject_bytes)?)?;
     Ok((subject, claim))
 }
 
 fn claim(bytes: &[u8]) -> Result<Claim<'_>, Damage> {
     let mut input = Input(bytes);
-    let summed = bytes.get(..PROMISE_BYTES + TOKEN_BYTES).ok_or(Damage::Truncated)?;
-    let policy = promise(&mut input)?;
+    let summed = bytes.get(..POLICY_BYTES + TOKEN_BYTES).ok_or(Damage::Truncated)?;
+    let policy = policy(&mut input)?;
     let token = Token(u128::from_be_bytes(input.array()?));
     let expected = input.long()?;
     if sum(&[summed, input.0]) != expected {
@@ -268,7 +275,7 @@ fn claim(bytes: &[u8]) -> Result<Claim<'_>, Damage> {
     Ok(Claim { owner: text(input.0)?, token, policy })
 }
 
-fn promise(input: &mut Input<'_>) -> Result<Policy, Damage> {
+fn policy(input: &mut Input<'_>) -> Result<Policy, Damage> {
     let on_lapsed = match input.byte()? {
         0 => OnLapsed::Rerun,
         1 => OnLapsed::Resume,
@@ -301,7 +308,7 @@ fn promise(input: &mut Input<'_>) -> Result<Policy, Damage> {
 fn subject(
     id: &RecordId,
     head: &Head,
-    asked: Asked<'_>,
+    requested: Requested<'_>,
     print: &[u8],
     bytes: &[u8],
 ) -> Result<Subject, Damage> {
@@ -313,10 +320,10 @@ fn subject(
         return Err(Damage::Checksum);
     }
     let mut print = Input(print);
-    let known = asked.filter(|(asked_scope, asked_key)| {
-        asked_scope.as_str() == scope && asked_key.as_str().as_bytes() == input.0
+    let fits = requested.filter(|(requested_scope, key)| {
+        requested_scope.as_str() == scope && key.as_str().as_bytes() == input.0
     });
-    let (scope, key) = match known {
+    let (scope, key) = match fits {
         Some((scope, key)) => (scope.clone(), key.clone()),
         None => (
             Scope::parse(scope).map_err(|_| Damage::Content)?,
@@ -331,7 +338,7 @@ fn subject(
     })
 }
 
-/// Reads a checkpoint; its number lies elsewhere.
+/// Reads a checkpoint without its number.
 pub(crate) fn checkpoint(bytes: &[u8]) -> Result<Checkpoint, Damage> {
     let mut input = Input(bytes);
     let expected = input.long()?;
@@ -342,9 +349,9 @@ pub(crate) fn checkpoint(bytes: &[u8]) -> Result<Checkpoint, Damage> {
     Checkpoint::new(name, Bytes::copy_from_slice(input.0)).map_err(|_| Damage::Content)
 }
 
-/// The checkpoint and the reply of a record. A line in a list has neither.
+/// The checkpoint and the reply of a record. A summary has neither.
 struct Reply<'a> {
-    point: Option<Checkpoint>,
+    checkpoint: Option<Checkpoint>,
     bytes: &'a [u8],
     is_there: bool,
 }
@@ -385,10 +392,10 @@ fn record(
             claimed_at: head.also,
             lease_until: head.till,
             policy: Arc::new(policy),
-            checkpoint: reply.point,
+            checkpoint: reply.checkpoint,
         }),
-        b'W' => State::Failed(Failed::Waiting(Waiting {
-            // A line in a list has no failure, but shows whether there is one.
+        b'W' => State::Failed(Failed::AwaitingRetry(AwaitingRetry {
+            // A summary has no failure, but shows whether there is one.
             failure: match reply.is_there || head.reply_bytes == 0 {
                 true => reply.outcome()?,
                 false => Outcome::bytes("not read"),
@@ -396,13 +403,13 @@ fn record(
             retry_at: head.till,
             expires_at: head.also,
             policy: Arc::new(policy),
-            checkpoint: reply.point,
+            checkpoint: reply.checkpoint,
         })),
         b'U' => State::Unknown(Unknown {
             reason: reply.reason()?,
             owner: Owner::new(owner),
             policy: Arc::new(policy),
-            checkpoint: reply.point,
+            checkpoint: reply.checkpoint,
         }),
         _ => return Err(Damage::Content),
     };
@@ -418,7 +425,7 @@ fn record(
 fn timeline(parts: &Parts<'_>) -> Result<Timeline, Damage> {
     let head = &parts.head;
     if head.notes == 0 && parts.history.is_empty() {
-        return said_by_head(parts);
+        return timeline_of_head(parts);
     }
     let mut input = Input(parts.history);
     let count = usize::from(head.notes);
@@ -444,9 +451,8 @@ fn timeline(parts: &Parts<'_>) -> Result<Timeline, Damage> {
     Ok(Timeline::from_parts(notes, head.dropped))
 }
 
-/// The timeline of a record without notes: it was claimed once, and if it is completed, its owner
-/// did that.
-fn said_by_head(parts: &Parts<'_>) -> Result<Timeline, Damage> {
+/// The timeline of a record without notes: it was claimed once, and completed by that owner.
+fn timeline_of_head(parts: &Parts<'_>) -> Result<Timeline, Damage> {
     let head = &parts.head;
     let note = |at, name, words: &[&str]| {
         let kind = note_kind(name, words).ok_or(Damage::Content)?;

@@ -7,12 +7,12 @@ use xxhash_rust::xxh3::Xxh3;
 pub(super) const VERSION: u8 = 3;
 /// The first byte of every record.
 pub(super) const MAGIC: u8 = b'J';
-/// What the scripts decide by, in bytes.
+/// The head, in bytes.
 pub(super) const HEAD_BYTES: usize = 77;
 /// Version and digest of a fingerprint, in bytes.
 pub(super) const FINGERPRINT_BYTES: usize = 33;
 /// A policy, in bytes.
-pub(super) const PROMISE_BYTES: usize = 34;
+pub(super) const POLICY_BYTES: usize = 34;
 /// A lease in milliseconds, in bytes: up to [`MAX_LEASE`].
 pub(super) const LEASE_BYTES: usize = 4;
 /// A retention in milliseconds, in bytes: up to [`MAX_RETENTION`].
@@ -27,11 +27,11 @@ pub(super) const FENCE_BYTES: usize = 8;
 pub(super) const SUM_BYTES: usize = 8;
 /// The check sum of a head is taken modulo the largest prime below 2^32.
 pub(super) const SUM_MODULUS: u128 = 4_294_967_291;
-/// So many bytes from the beginning hold the head, the fingerprint, the claim and the subject, each
-/// as large as it may be: enough for a line in a list, however large the outcome.
+/// The head, the fingerprint, the claim and the subject, each as large as it may be, in bytes:
+/// enough for a summary.
 pub(crate) const SUMMARY_BYTES: usize = 2048;
 
-/// The check sum of parts that the scripts pass on (XXH3).
+/// The check sum of parts that the scripts only copy (XXH3).
 pub(super) fn sum(parts: &[&[u8]]) -> u64 {
     let mut hasher = Xxh3::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! Who knows how to drive an operation on.
+//! How operations of one kind are driven on.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -17,20 +17,21 @@ use crate::saga::{Log, Saga, SagaError, SagaRan, StuckSaga, park_phases, park_sa
 
 /// What became of an operation that the completer looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Drove {
+#[non_exhaustive]
+pub enum DriveEnd {
     /// It has ended.
     Ended,
     /// It is stuck, or failed for now: another round tries again.
     NotYet,
-    /// Somebody else has it, or it has ended meanwhile.
+    /// Another owner has it, or it has ended meanwhile.
     Left,
-    /// It is parked now, for this reason: nobody drives it on until somebody retries it.
+    /// It is parked now, for this reason: it is not driven on before a retry.
     Parked(String),
     /// It cannot be driven, for this reason.
     Trouble(String),
 }
 
-/// How far an operation has come, as its recovery point says.
+/// How far an operation has come, as its checkpoint says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The attempt that brought it on last. Each later claim was a drive that failed.
@@ -58,7 +59,7 @@ pub trait Driver: Send + Sync + 'static {
         false
     }
 
-    /// Whether this release can go on from a recovery point. What does not fit is not even begun,
+    /// Whether this release can go on from a checkpoint. What does not fit is not even begun,
     /// so that no attempt is wasted on it.
     ///
     /// # Errors
@@ -75,13 +76,18 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Parks an operation of which at least `limit` drives in a row have failed. Default: this
     /// completer leaves it, and says so.
-    fn park(&self, engine: &Engine, operation: Operation, limit: u32) -> BoxFuture<'static, Drove> {
+    fn park(
+        &self,
+        engine: &Engine,
+        operation: Operation,
+        limit: u32,
+    ) -> BoxFuture<'static, DriveEnd> {
         let _ = (engine, operation);
-        ready(Drove::Parked(format!("{limit} drives in a row have failed"))).boxed()
+        ready(DriveEnd::Parked(format!("{limit} drives in a row have failed"))).boxed()
     }
 
-    /// Begins the operation and drives it on, if nobody else does.
-    fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove>;
+    /// Begins the operation and drives it on, unless another owner does.
+    fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, DriveEnd>;
 }
 
 impl<C> Driver for Saga<C>
@@ -104,12 +110,17 @@ where
         })
     }
 
-    fn park(&self, engine: &Engine, operation: Operation, limit: u32) -> BoxFuture<'static, Drove> {
+    fn park(
+        &self,
+        engine: &Engine,
+        operation: Operation,
+        limit: u32,
+    ) -> BoxFuture<'static, DriveEnd> {
         let (engine, operation) = (engine.clone(), self.resumed(operation));
         async move { parked(park_saga(&engine, operation, limit).await) }.boxed()
     }
 
-    fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove> {
+    fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, DriveEnd> {
         let (saga, engine) = (self.clone(), engine.clone());
         async move {
             let operation = saga.resumed(operation);
@@ -118,12 +129,12 @@ where
                 Err(drove) => return drove,
             };
             match saga.execute(&engine, &operation, claim).await {
-                Ok(SagaRan::Ended(_) | SagaRan::Replayed(_)) => Drove::Ended,
-                Ok(SagaRan::Stuck(StuckSaga { parked: Some(why), .. })) => Drove::Parked(why),
-                Ok(SagaRan::Stuck(_) | SagaRan::Unfinished) => Drove::NotYet,
-                Ok(_) => Drove::Left,
-                Err(SagaError::Unsavable(why)) => Drove::Parked(why),
-                Err(error) => Drove::Trouble(error.to_string()),
+                Ok(SagaRan::Ended(_) | SagaRan::Replayed(_)) => DriveEnd::Ended,
+                Ok(SagaRan::Stuck(StuckSaga { parked: Some(why), .. })) => DriveEnd::Parked(why),
+                Ok(SagaRan::Stuck(_) | SagaRan::Unfinished) => DriveEnd::NotYet,
+                Ok(_) => DriveEnd::Left,
+                Err(SagaError::Unsavable(why)) => DriveEnd::Parked(why),
+                Err(error) => DriveEnd::Trouble(error.to_string()),
             }
         }
         .boxed()
@@ -171,12 +182,17 @@ impl Driver for PhasesDriver {
         })
     }
 
-    fn park(&self, engine: &Engine, operation: Operation, limit: u32) -> BoxFuture<'static, Drove> {
+    fn park(
+        &self,
+        engine: &Engine,
+        operation: Operation,
+        limit: u32,
+    ) -> BoxFuture<'static, DriveEnd> {
         let engine = engine.clone();
         async move { parked(park_phases(&engine, operation, limit).await) }.boxed()
     }
 
-    fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, Drove> {
+    fn drive(&self, engine: &Engine, operation: Operation) -> BoxFuture<'static, DriveEnd> {
         let (phases, handler) = (self.phases.clone(), Arc::clone(&self.handler));
         let engine = engine.clone();
         async move {
@@ -186,10 +202,10 @@ impl Driver for PhasesDriver {
                 Err(drove) => return drove,
             };
             match phases.execute(&engine, &operation, claim, |run| handler(run)).await {
-                Ok(ran) if ran.outcome().is_some() => Drove::Ended,
-                Ok(_) => Drove::NotYet,
-                Err(error @ PhasesError::Unsavable { .. }) => Drove::Parked(error.to_string()),
-                Err(error) => Drove::Trouble(error.to_string()),
+                Ok(ran) if ran.outcome().is_some() => DriveEnd::Ended,
+                Ok(_) => DriveEnd::NotYet,
+                Err(error @ PhasesError::Unsavable { .. }) => DriveEnd::Parked(error.to_string()),
+                Err(error) => DriveEnd::Trouble(error.to_string()),
             }
         }
         .boxed()
@@ -197,24 +213,25 @@ impl Driver for PhasesDriver {
 }
 
 /// What became of parking.
-fn parked(parked: Result<Option<String>, SagaError>) -> Drove {
+fn parked(parked: Result<Option<String>, SagaError>) -> DriveEnd {
     match parked {
-        Ok(Some(why)) => Drove::Parked(why),
-        Ok(None) => Drove::Left,
-        Err(error) => Drove::Trouble(error.to_string()),
+        Ok(Some(why)) => DriveEnd::Parked(why),
+        Ok(None) => DriveEnd::Left,
+        Err(error) => DriveEnd::Trouble(error.to_string()),
     }
 }
 
-/// The claim, if nobody else has it. An operation of which nothing is left is not begun anew.
-async fn begin(engine: &Engine, operation: &Operation) -> Result<HeldClaim, Drove> {
+/// The claim, unless another owner has it. An operation of which nothing is left is not begun anew.
+async fn begin(engine: &Engine, operation: &Operation) -> Result<HeldClaim, DriveEnd> {
     match engine.begin(operation).await {
         Ok(Begun::Claimed(mut claim)) if claim.checkpoint().is_none() => {
             // It ended and was forgotten since it was listed. Nothing was executed.
             let released = claim.release().await;
-            Err(released.map_or_else(|error| Drove::Trouble(error.to_string()), |_| Drove::Left))
+            Err(released
+                .map_or_else(|error| DriveEnd::Trouble(error.to_string()), |_| DriveEnd::Left))
         }
         Ok(Begun::Claimed(claim)) => Ok(claim),
-        Ok(Begun::Existing(_)) => Err(Drove::Left),
-        Err(error) => Err(Drove::Trouble(error.to_string())),
+        Ok(Begun::Existing(_)) => Err(DriveEnd::Left),
+        Err(error) => Err(DriveEnd::Trouble(error.to_string())),
     }
 }

@@ -42,7 +42,7 @@ impl Known {
         (entry.version == version(summary)).then_some(entry.due)
     }
 
-    /// Nobody looks into this record before it is due or changes.
+    /// This record is not read before it is due or changes.
     pub(super) fn remember(
         &mut self,
         summary: &Summary,

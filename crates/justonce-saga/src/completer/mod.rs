@@ -1,14 +1,14 @@
-//! The completer: drives on what nobody drives any more.
+//! The completer: drives on operations whose owner is gone.
 
 mod driver;
-mod find;
 mod known;
-mod look;
 mod pool;
 mod round;
+mod search;
 mod settings;
+mod stuck;
 
-pub use driver::{Driver, Drove, Progress};
-pub use find::{Stuck, stuck};
-pub use round::{Completer, Completing, Round};
+pub use driver::{DriveEnd, Driver, Progress};
+pub use round::{Completer, Round};
 pub use settings::CompleterSettings;
+pub use stuck::{Stuck, stuck};

@@ -9,7 +9,7 @@ use justonce_core::{Engine, Operation, RecordId};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::driver::{Driver, Drove};
+use super::driver::{DriveEnd, Driver};
 use super::round::Round;
 use super::settings::CompleterSettings;
 
@@ -46,7 +46,7 @@ struct Ended {
     id: RecordId,
     is_again: bool,
     round: u64,
-    drove: Drove,
+    drove: DriveEnd,
 }
 
 impl Pool {
@@ -127,13 +127,13 @@ impl Pool {
             let limit = settings.drive_timeout;
             let driving = async move {
                 timeout(limit, driving).await.unwrap_or_else(|_| {
-                    Drove::Trouble(format!("it did not end within {limit:?} and was given up"))
+                    DriveEnd::Trouble(format!("it did not end within {limit:?} and was given up"))
                 })
             };
             // A step that panics, also where it is dropped, has given its operation up; the others
             // go on.
             let drove = AssertUnwindSafe(driving).catch_unwind().await;
-            let drove = drove.unwrap_or_else(|_| Drove::Trouble("it panicked".into()));
+            let drove = drove.unwrap_or_else(|_| DriveEnd::Trouble("it panicked".into()));
             Ended { id, is_again, round, drove }
         });
     }
@@ -145,14 +145,14 @@ impl Pool {
         self.driven_again -= usize::from(is_again);
         self.current -= usize::from(of == self.round);
         match drove {
-            Drove::Ended => round.ended += 1,
-            Drove::NotYet => round.not_yet += 1,
-            Drove::Left => round.left += 1,
-            Drove::Parked(why) => {
+            DriveEnd::Ended => round.ended += 1,
+            DriveEnd::NotYet => round.not_yet += 1,
+            DriveEnd::Left => round.left += 1,
+            DriveEnd::Parked(why) => {
                 round.newly_parked.push(id);
                 round.troubles.push(format!("{id}: it is parked until somebody retries it: {why}"));
             }
-            Drove::Trouble(why) => round.troubles.push(format!("{id}: {why}")),
+            DriveEnd::Trouble(why) => round.troubles.push(format!("{id}: {why}")),
         }
     }
 }

@@ -1,17 +1,16 @@
-//! Round by round: look for what nobody drives any more, and drive it on.
+//! Rounds: finds operations without a driver, and drives them on.
 
+use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use justonce_core::{
-    BackOff, Engine, Entropy, HandlerError, Outcome, RecordId, ScopeError, StateName, Timestamp,
-};
-use tokio::task::JoinHandle;
+use justonce_core::worker::{Next, Rounds, Worker};
+use justonce_core::{Engine, Entropy, HandlerError, Outcome, RecordId, ScopeError, StateName};
 
 use super::driver::{Driver, PhasesDriver};
 use super::known::Known;
-use super::look::{Kind, Looking};
 use super::pool::Pool;
+use super::search::{Kind, Search};
 use super::settings::CompleterSettings;
 use crate::phases::{PhaseRun, Phases};
 
@@ -37,7 +36,7 @@ const STATES: [StateName; 3] = [StateName::InProgress, StateName::Failed, StateN
 pub struct Completer {
     engine: Engine,
     settings: CompleterSettings,
-    entropy: Entropy,
+    entropy: Arc<Entropy>,
     kinds: Vec<Kind>,
     known: Mutex<Known>,
     /// One round at a time.
@@ -53,25 +52,15 @@ pub struct Round {
     pub ended: usize,
     /// Operations that must be tried again.
     pub not_yet: usize,
-    /// Operations that somebody else has, or that ended meanwhile.
+    /// Operations that another owner has, or that ended meanwhile.
     pub left: usize,
-    /// How many operations this node knows to be parked, newly or for long: nobody drives them on
-    /// until somebody retries them.
+    /// How many operations this node knows to be parked, newly or for long: they do not go on
+    /// before a retry.
     pub parked: usize,
     /// The records of those that were parked in this round.
     pub newly_parked: Vec<RecordId>,
     /// What went wrong: with a record, or with a whole kind.
     pub troubles: Vec<String>,
-}
-
-/// A running completer; it stops when this is dropped. What it was driving stays as it is saved.
-#[derive(Debug)]
-pub struct Completing(JoinHandle<()>);
-
-impl Drop for Completing {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Completer {
@@ -81,7 +70,7 @@ impl Completer {
         Self {
             engine: engine.clone(),
             settings,
-            entropy: Entropy::from_system(),
+            entropy: Arc::new(Entropy::from_system()),
             kinds: Vec::new(),
             known: Mutex::default(),
             pool: tokio::sync::Mutex::default(),
@@ -91,7 +80,7 @@ impl Completer {
     /// The source of randomness, for the pauses. Default: seeded by the system.
     #[must_use]
     pub fn entropy(mut self, entropy: Entropy) -> Self {
-        self.entropy = entropy;
+        self.entropy = Arc::new(entropy);
         self
     }
 
@@ -125,31 +114,21 @@ impl Completer {
         self.with(PhasesDriver::new(operation.into(), phases.clone(), handler))
     }
 
-    /// Works in the background until the returned value is dropped, and tells what each round
-    /// did: its troubles are for somebody to read.
+    /// Works in the background until the returned worker is stopped or dropped, and hands over what
+    /// each round did, to log its troubles. What it was driving stays as it is saved.
     ///
     /// # Panics
     ///
     /// Outside a tokio runtime.
-    #[must_use = "the completer stops when it is dropped"]
-    pub fn start(self, told: impl Fn(Round) + Send + 'static) -> Completing {
-        Completing(tokio::spawn(async move {
-            loop {
-                let round = self.round().await;
-                told(round);
-                tokio::time::sleep(self.pause()).await;
-            }
-        }))
+    pub fn start(self, observe: impl Fn(Round) + Send + 'static) -> Worker {
+        let entropy = Arc::clone(&self.entropy);
+        let schedule = self.engine.schedule("completer", self.settings.every);
+        let schedule = schedule.jitter(move || entropy.next_u32());
+        Worker::start(schedule, Observed { completer: self, observe })
     }
 
-    /// Between half of the pause and all of it.
-    fn pause(&self) -> std::time::Duration {
-        let pause = BackOff { first: self.settings.every, max: self.settings.every };
-        pause.until(Timestamp::ZERO, 1, self.entropy.next_u32()).since(Timestamp::ZERO)
-    }
-
-    /// One round: looks for what nobody drives, a page of each kind, and drives it on. Errors are
-    /// told and left for the next round.
+    /// One round: finds operations without a driver, a page of each kind, and drives them on.
+    /// Errors are reported and left for the next round.
     ///
     /// It waits for what it drives, but no longer than the pause between two rounds: what takes
     /// longer goes on in the background, until the completer is dropped, and a later round tells
@@ -159,12 +138,12 @@ impl Completer {
         let (mut round, mut found) = (Round::default(), Vec::new());
         for kind in &self.kinds {
             // As much as one round takes up is waiting for a place: there is no need for more.
-            // Those that failed before keep nobody from looking for fresh ones.
+            // Those that failed before do not keep fresh ones from being found.
             let enough = self.settings.page.max(1);
             if pool.waiting(kind.number) >= enough {
                 continue;
             }
-            let looking = Looking {
+            let search = Search {
                 engine: &self.engine,
                 settings: &self.settings,
                 known: &self.known,
@@ -174,7 +153,7 @@ impl Completer {
                 if state != StateName::InProgress && !kind.driver.retries() {
                     continue;
                 }
-                found.push(looking.look(kind, state, &mut round).await);
+                found.push(search.run(kind, state, &mut round).await);
             }
         }
         pool.take_up(fairly(found));
@@ -183,6 +162,22 @@ impl Completer {
         round.parked = known.parked();
         drop(known);
         round
+    }
+}
+
+/// A completer whose rounds are observed.
+struct Observed<F> {
+    completer: Completer,
+    observe: F,
+}
+
+impl<F: Fn(Round) + Send + 'static> Rounds for Observed<F> {
+    type Error = Infallible;
+
+    async fn round(&mut self) -> Result<Next, Infallible> {
+        let round = self.completer.round().await;
+        (self.observe)(round);
+        Ok(Next::Pause)
     }
 }
 

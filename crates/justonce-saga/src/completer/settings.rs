@@ -26,8 +26,8 @@ pub struct CompleterSettings {
     /// that were started together do not look together. A round itself waits no longer than this
     /// for what it drives: what takes longer goes on beside the next rounds.
     pub every: Duration,
-    /// Records that changed within this time are left alone: somebody is at work. Owners renew at
-    /// a third of their lease, so this should be no less.
+    /// Records that changed within this time are left alone: their owner is at work. Owners renew
+    /// at a third of their lease, so this should be no less.
     pub unchanged_for: Duration,
     /// How many operations of each kind one round takes up. The next round goes on looking where
     /// this one ended, so that no kind and no record waits for ever.
@@ -41,10 +41,9 @@ pub struct CompleterSettings {
     /// How long after a drive a stuck saga is tried again; never, if nothing. The pause doubles
     /// with each drive that fails, up to an hour.
     pub retry_stuck: Option<Duration>,
-    /// After how many drives in a row that failed an operation is parked: nobody drives it on
-    /// until somebody retries it ([`retry`](crate::retry)). Each claim counts that ended no step,
-    /// also one whose process died. Operations with a limit of attempts of their own are left to
-    /// that.
+    /// After how many drives in a row that failed an operation is parked: it is not driven on
+    /// before a retry ([`retry`](crate::retry)). Each claim counts that ended no step, also one
+    /// whose process died. Operations with a limit of attempts of their own are left to that.
     pub park_after: u32,
 }
 

@@ -5,8 +5,8 @@ use justonce_core::engine::Context;
 use justonce_core::{Busy, Engine, Fingerprint, HandlerError, Key, Operation, Outcome, Policy};
 
 use super::error::GuardError;
-use super::kept::{Asked, Verdict, judge_changed};
-use super::run::{Came, Entities, write};
+use super::last_write::{Judgement, WriteRequest, judge_changed};
+use super::write::{Entities, WriteEnd, write};
 
 /// Executes an operation again only if the stated conditions have changed since the last time.
 ///
@@ -102,14 +102,14 @@ impl Conditional {
         H: FnOnce(Context) -> F,
         F: Future<Output = Result<Outcome, HandlerError>>,
     {
-        let asked = Asked::new(0, conditions);
+        let asked = WriteRequest::new(0, conditions);
         let came = write(engine, operation, asked, judge_changed, handler).await?;
         Ok(match came {
-            Came::Executed(outcome) => IfChanged::Executed(outcome),
-            Came::Judged(Verdict::Before(outcome)) => IfChanged::Unchanged(outcome),
-            Came::Failed(error) => IfChanged::Failed(error),
-            Came::Busy(busy) => IfChanged::Busy(busy),
-            Came::Unfinished | Came::Judged(_) => IfChanged::Unfinished,
+            WriteEnd::Executed(outcome) => IfChanged::Executed(outcome),
+            WriteEnd::Judged(Judgement::Before(outcome)) => IfChanged::Unchanged(outcome),
+            WriteEnd::Failed(error) => IfChanged::Failed(error),
+            WriteEnd::Busy(busy) => IfChanged::Busy(busy),
+            WriteEnd::Unfinished | WriteEnd::Judged(_) => IfChanged::Unfinished,
         })
     }
 }

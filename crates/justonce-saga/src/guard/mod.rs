@@ -3,9 +3,9 @@
 
 mod changed;
 mod error;
-mod kept;
+mod last_write;
 mod newest;
-mod run;
+mod write;
 
 pub use changed::{Conditional, IfChanged};
 pub use error::GuardError;

@@ -5,8 +5,8 @@ use justonce_core::{Busy, Engine, Fingerprint, HandlerError, Key, Operation, Out
 use justonce_core::{ScopeBuilder, Timestamp};
 
 use super::error::GuardError;
-use super::kept::{Asked, Verdict, judge_newest};
-use super::run::{Came, Entities, write};
+use super::last_write::{Judgement, WriteRequest, judge_newest};
+use super::write::{Entities, WriteEnd, write};
 
 /// Refuses writes that arrive late: for each entity the write with the highest version counts,
 /// whichever process it reaches, and an older one never follows a newer one.
@@ -52,7 +52,7 @@ pub enum Written {
     Executed(Outcome),
     /// This very write took effect before; this is its outcome.
     Replayed(Outcome),
-    /// A newer one was accepted before: nothing was executed. Whoever wants late writes ignored
+    /// A newer one was accepted before: nothing was executed. Callers that want late writes ignored
     /// takes this for a success.
     Late,
     /// The same version was accepted before with another content: nothing was executed. Two
@@ -119,16 +119,16 @@ impl Guard {
         H: FnOnce(Context) -> F,
         F: Future<Output = Result<Outcome, HandlerError>>,
     {
-        let asked = Asked::new(version, content);
+        let asked = WriteRequest::new(version, content);
         let came = write(engine, entity, asked, judge_newest, handler).await?;
         Ok(match came {
-            Came::Executed(outcome) => Written::Executed(outcome),
-            Came::Failed(error) => Written::Failed(error),
-            Came::Judged(Verdict::Before(outcome)) => Written::Replayed(outcome),
-            Came::Judged(Verdict::Late) => Written::Late,
-            Came::Judged(Verdict::Conflict | Verdict::Execute) => Written::Conflict,
-            Came::Busy(busy) => Written::Busy(busy),
-            Came::Unfinished => Written::Unfinished,
+            WriteEnd::Executed(outcome) => Written::Executed(outcome),
+            WriteEnd::Failed(error) => Written::Failed(error),
+            WriteEnd::Judged(Judgement::Before(outcome)) => Written::Replayed(outcome),
+            WriteEnd::Judged(Judgement::Late) => Written::Late,
+            WriteEnd::Judged(Judgement::Conflict | Judgement::Execute) => Written::Conflict,
+            WriteEnd::Busy(busy) => Written::Busy(busy),
+            WriteEnd::Unfinished => Written::Unfinished,
         })
     }
 

@@ -13,19 +13,32 @@ use serde::Serialize;
 
 use super::error::PhasesError;
 use super::journal::{Journal, unsavable};
-use super::run::PhaseRun;
+use super::phase_run::PhaseRun;
 
 /// The most phases one operation may have.
 pub const MAX_PHASES: usize = 1000;
 /// The longest name of a phase or of a saga's step, in bytes.
 pub const MAX_NAME_BYTES: usize = 100;
 
-/// How long a phase, or one call of a saga's step, may take unless told otherwise: far more than a
-/// call takes, and so little that a few tries end before the claim does.
+/// How long a phase, or one call of a saga's step, may take by default: far more than a call takes,
+/// and so little that a few tries end before the claim does.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What stopped a handler that the program must be told of.
-pub(crate) type Trouble<E> = Arc<Mutex<Option<E>>>;
+/// The last error that stopped the phases. The handler owns its [`PhaseRun`], and a phase may end
+/// inside a transaction of another library, so neither can return it. It is the last one, because
+/// a handler may have passed over those before, and a result that cannot be saved must park.
+#[derive(Clone, Debug, Default)]
+pub(super) struct StopCause(Arc<Mutex<Option<PhasesError>>>);
+
+impl StopCause {
+    pub(super) fn set(&self, error: PhasesError) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    pub(super) fn get(&self) -> Option<PhasesError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 /// The phases of an operation, by name and in order.
 ///
@@ -96,9 +109,9 @@ impl Phases {
         Ok(Self { names: names.into(), timeouts })
     }
 
-    /// How long each phase may take. Then it is dropped where it waits, and nobody knows whether it
-    /// took effect: the operation is given up, and whoever goes on with it begins the phase again,
-    /// with the same key. Default: one minute.
+    /// How long each phase may take. Then it is dropped where it waits, and it is not known whether
+    /// it took effect: the operation is given up, and the next owner begins the phase again, with
+    /// the same key. Default: one minute.
     ///
     /// ```
     /// use justonce_saga::Phases;
@@ -221,10 +234,10 @@ impl Phases {
                 return Err(error);
             }
         };
-        let trouble = Trouble::default();
+        let stopped = StopCause::default();
         let run = async |context| {
             let timeouts = self.timeouts.clone();
-            let run = PhaseRun::new(context, journal, timeouts, Arc::clone(&trouble));
+            let run = PhaseRun::new(context, journal, timeouts, stopped.clone());
             handler(run).await.map_err(|error| match error {
                 // Phases before it may have taken effect: the key must not be given back.
                 HandlerError::NotExecuted => HandlerError::Unknown,
@@ -232,7 +245,6 @@ impl Phases {
             })
         };
         let ran = engine.execute(operation, claim, run).await?;
-        let trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
-        trouble.map_or(Ok(ran), Err)
+        stopped.get().map_or(Ok(ran), Err)
     }
 }

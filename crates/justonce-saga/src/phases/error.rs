@@ -1,24 +1,35 @@
 //! Why phases could not go on.
 
-use std::error::Error;
 use std::fmt;
 
 use justonce_core::RunError;
+use thiserror::Error;
 
 use super::declared::{MAX_NAME_BYTES, MAX_PHASES};
 
 /// Why phases could not go on. Except for [`PhasesError::Run`], it is the program that must change:
-/// the operation is given up as it is, and whoever begins it next goes on from the same point.
-#[derive(Clone, Debug)]
+/// the operation is given up as it is, and the next begin goes on from the same point.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
 pub enum PhasesError {
     /// The names cannot be used: none, too many, empty, too long, or one of them twice.
+    #[error(
+        "these cannot be the names of phases: {0:?}. Use 1 to {MAX_PHASES} different names of 1 to \
+         {MAX_NAME_BYTES} bytes"
+    )]
     Names(Vec<String>),
     /// The operation is not under `resume`, so that nothing would be handed over; or a failure
     /// would give its key back and forget what is done.
+    #[error(
+        "phases need a policy with OnLapsed::Resume, and none with OnFailure::Release: what is \
+         done must be handed over, and not be forgotten"
+    )]
     Policy,
     /// The phases are not those under which the operation was begun. Nothing was executed.
+    #[error("{0}")]
     Shape(Box<ShapeChanged>),
     /// A phase was entered out of its order. It was not executed.
+    #[error("the phase {entered:?} was entered {}", where_expected(expected.as_deref()))]
     Order {
         /// The phase that was entered.
         entered: String,
@@ -26,24 +37,28 @@ pub enum PhasesError {
         expected: Option<String>,
     },
     /// What was saved cannot be read as what the program expects.
+    #[error("{} cannot be read: {why}", saved_part(phase.as_deref()))]
     Unreadable {
         /// Whose result it is; nothing for the input and for the whole.
         phase: Option<String>,
         /// What is wrong with it.
         why: String,
     },
-    /// A result cannot be saved: it cannot be written, or it makes the recovery point too large.
+    /// A result cannot be saved: it cannot be written, or it makes the checkpoint too large.
+    #[error("the result of the phase {phase:?} cannot be saved: {why}")]
     Unsavable {
         /// Whose result it is.
         phase: String,
         /// What is wrong with it.
         why: String,
     },
-    /// It failed too often, or what is done of it cannot be saved: nobody goes on with it before
-    /// somebody retries it, with [`retry`](crate::retry). Nothing was executed.
+    /// It failed too often, or what is done of it cannot be saved: it does not go on before a
+    /// retry, with [`retry`](crate::retry). Nothing was executed.
+    #[error("the operation is parked until somebody retries it: {0}")]
     Parked(String),
     /// The engine could not do its work.
-    Run(RunError),
+    #[error("{0}")]
+    Run(#[from] RunError),
 }
 
 /// The phases of the release that began an operation, and those of the one that resumes it.
@@ -55,42 +70,6 @@ pub struct ShapeChanged {
     pub done: usize,
     /// The phases as they are declared now.
     pub declared: Vec<String>,
-}
-
-impl fmt::Display for PhasesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Names(names) => write!(
-                f,
-                "these cannot be the names of phases: {names:?}. Use 1 to {MAX_PHASES} different \
-                 names of 1 to {MAX_NAME_BYTES} bytes"
-            ),
-            Self::Policy => f.write_str(
-                "phases need a policy with OnLapsed::Resume, and none with OnFailure::Release: \
-                 what is done must be handed over, and not be forgotten",
-            ),
-            Self::Shape(changed) => changed.fmt(f),
-            Self::Order { entered, expected: Some(expected) } => {
-                write!(f, "the phase {entered:?} was entered where {expected:?} is to come")
-            }
-            Self::Order { entered, expected: None } => {
-                write!(f, "the phase {entered:?} was entered after the last one")
-            }
-            Self::Unreadable { phase: Some(phase), why } => {
-                write!(f, "the saved result of the phase {phase:?} cannot be read: {why}")
-            }
-            Self::Unreadable { phase: None, why } => {
-                write!(f, "what was saved of the phases cannot be read: {why}")
-            }
-            Self::Unsavable { phase, why } => {
-                write!(f, "the result of the phase {phase:?} cannot be saved: {why}")
-            }
-            Self::Parked(why) => {
-                write!(f, "the operation is parked until somebody retries it: {why}")
-            }
-            Self::Run(error) => error.fmt(f),
-        }
-    }
 }
 
 impl fmt::Display for ShapeChanged {
@@ -105,17 +84,16 @@ impl fmt::Display for ShapeChanged {
     }
 }
 
-impl Error for PhasesError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Run(error) => Some(error),
-            _ => None,
-        }
-    }
+fn where_expected(expected: Option<&str>) -> String {
+    expected.map_or_else(
+        || "after the last one".to_owned(),
+        |expected| format!("where {expected:?} is to come"),
+    )
 }
 
-impl From<RunError> for PhasesError {
-    fn from(error: RunError) -> Self {
-        Self::Run(error)
-    }
+fn saved_part(phase: Option<&str>) -> String {
+    phase.map_or_else(
+        || "what was saved of the phases".to_owned(),
+        |phase| format!("the saved result of the phase {phase:?}"),
+    )
 }

@@ -11,11 +11,11 @@ use crate::saved::{cut, is_zero, most_after};
 
 /// The version in which journals are written.
 const VERSION: u32 = 1;
-/// The name of the recovery point before the first phase.
+/// The name of the checkpoint before the first phase.
 const ASKED: &str = "asked";
 
 /// What is saved of the phases of one operation, as JSON: the names of the release that wrote it,
-/// the input, and the results so far, in order. It is the data of the claim's one recovery point.
+/// the input, and the results so far, in order. It is the data of the claim's one checkpoint.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Journal {
     version: u32,
@@ -25,13 +25,13 @@ pub struct Journal {
     /// The attempt that brought the phases on last.
     #[serde(default, skip_serializing_if = "is_zero")]
     progressed: u32,
-    /// Why nobody goes on with them until somebody retries them.
+    /// Why they do not go on before a retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parked: Option<String>,
 }
 
 impl Journal {
-    /// The journal of an operation that nobody has begun.
+    /// The journal of an operation before its first phase.
     #[must_use]
     pub fn new(phases: &[String]) -> Self {
         let phases = phases.to_vec();
@@ -49,7 +49,7 @@ impl Journal {
         Ok(self)
     }
 
-    /// Reads a recovery point for the phases that are declared now.
+    /// Reads a checkpoint for the phases that are declared now.
     ///
     /// What is done, and the one phase that may have been begun, must have kept their names and
     /// their order. What comes after them may have changed.
@@ -71,7 +71,7 @@ impl Journal {
         Ok(Self { phases: declared.to_vec(), ..saved })
     }
 
-    /// Reads a recovery point, whatever phases are declared.
+    /// Reads a checkpoint, whatever phases are declared.
     pub(crate) fn saved(point: &Checkpoint) -> Result<Self, PhasesError> {
         let unreadable = |why: String| PhasesError::Unreadable { phase: None, why };
         let saved: Self =
@@ -83,15 +83,14 @@ impl Journal {
         Ok(saved)
     }
 
-    /// Why nobody goes on with the phases until somebody retries them; nothing while they may be
-    /// gone on with.
+    /// Why the phases do not go on before a retry; nothing while they may be gone on with.
     #[must_use]
     pub fn parked(&self) -> Option<&str> {
         self.parked.as_deref()
     }
 
-    /// The attempt that brought the phases on last: one was done, or somebody retried them. Each
-    /// claim since then was a drive that failed.
+    /// The attempt that brought the phases on last: one was done, or they were retried. Each claim
+    /// since then was a drive that failed.
     #[must_use]
     pub const fn progressed(&self) -> u32 {
         self.progressed
@@ -103,12 +102,12 @@ impl Journal {
         self
     }
 
-    /// Why the phases of a recovery point are parked.
+    /// Why the phases of a checkpoint are parked.
     pub(crate) fn parked_in(point: &Checkpoint) -> Option<String> {
         Self::saved(point).ok()?.parked
     }
 
-    /// Parked phases as they are saved when somebody retries them under this attempt.
+    /// Parked phases as a retry under this attempt saves them.
     pub(crate) fn unparked_data(point: &Checkpoint, attempt: u32) -> Result<Bytes, PhasesError> {
         let saved = Self::saved(point)?;
         Self { parked: None, progressed: attempt, ..saved }.data()
@@ -168,14 +167,14 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The name of the recovery point: the last phase that is done.
+    /// The name of the checkpoint: the last phase that is done.
     #[must_use]
     pub fn name(&self) -> &str {
         let last = self.results.len().checked_sub(1);
         last.and_then(|last| self.phases.get(last)).map_or(ASKED, String::as_str)
     }
 
-    /// The data of the recovery point.
+    /// The data of the checkpoint.
     ///
     /// # Errors
     ///
@@ -185,7 +184,7 @@ impl Journal {
         Ok(bytes.into())
     }
 
-    /// The data of the recovery point, if there is room left for the reason of parking, after one
+    /// The data of the checkpoint, if there is room left for the reason of parking, after one
     /// that had so many bytes.
     pub(super) fn fitting_data(&self, before: usize) -> Result<Bytes, PhasesError> {
         let (data, most) = (self.data()?, most_after(before));

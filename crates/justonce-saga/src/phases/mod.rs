@@ -3,12 +3,12 @@
 mod declared;
 mod error;
 mod journal;
-mod run;
+mod phase_run;
 mod within;
 
 pub(crate) use declared::DEFAULT_TIMEOUT;
 pub use declared::{MAX_NAME_BYTES, MAX_PHASES, Phases};
 pub use error::{PhasesError, ShapeChanged};
 pub use journal::Journal;
-pub use run::PhaseRun;
+pub use phase_run::PhaseRun;
 pub use within::Within;

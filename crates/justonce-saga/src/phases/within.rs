@@ -1,18 +1,17 @@
-//! A phase whose effects and recovery point are committed together.
+//! A phase whose effects and checkpoint are committed together.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use justonce_core::engine::Context;
 use justonce_core::{Checkpoint, HandlerError, Key};
 use serde::Serialize;
 
-use super::declared::Trouble;
-use super::error::PhasesError;
+use super::declared::StopCause;
 use super::journal::{Journal, unsavable};
 
-/// What a phase needs to save its own recovery point, in one transaction with its effects.
+/// What a phase needs to save its own checkpoint, in one transaction with its effects.
 ///
 /// The library knows of no store: the phase makes its point here and hands it to the transaction,
 /// for example to `PostgresStore::checkpoint_with`.
@@ -21,10 +20,10 @@ pub struct Within {
     journal: Journal,
     name: String,
     made: Made,
-    trouble: Trouble<PhasesError>,
+    stopped: StopCause,
 }
 
-/// Whether the phase made its recovery point. One that did not has it saved afterwards.
+/// Whether the phase made its checkpoint. One that did not has it saved afterwards.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Made(Arc<AtomicBool>);
 
@@ -39,14 +38,14 @@ impl Within {
         context: &Context,
         journal: &Journal,
         name: &str,
-        trouble: &Trouble<PhasesError>,
+        stopped: &StopCause,
     ) -> Self {
         Self {
             context: context.clone(),
             journal: journal.clone(),
             name: name.to_owned(),
             made: Made::default(),
-            trouble: Arc::clone(trouble),
+            stopped: stopped.clone(),
         }
     }
 
@@ -66,7 +65,7 @@ impl Within {
         self.context.child_key(&self.name)
     }
 
-    /// The recovery point after this phase with this result. Once it is made, the phase must
+    /// The checkpoint after this phase with this result. Once it is made, the phase must
     /// commit it before it ends well; and it must return the same result.
     ///
     /// # Errors
@@ -84,7 +83,7 @@ impl Within {
                 Ok(point)
             }
             Err(error) => {
-                *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                self.stopped.set(error);
                 Err(HandlerError::Unknown)
             }
         }

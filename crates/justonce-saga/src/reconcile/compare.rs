@@ -10,6 +10,7 @@ use super::settings::Rules;
 
 /// How a record and the effects disagree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Disagreement {
     /// The record says completed, and no effect is there.
     Missing,
@@ -18,7 +19,7 @@ pub enum Disagreement {
     /// An effect without a record, or whose record says that it failed.
     Orphan,
     /// The effect is there, and the operation is in progress since longer than the grace: it will
-    /// be executed again by whoever takes it over.
+    /// be executed again by a takeover.
     Unfinished,
     /// The operation is unknown, and its effect is there.
     UnknownDone,
@@ -120,7 +121,7 @@ fn judged(effects: &[&Effect], rules: &Rules) -> Vec<Effect> {
     let old = effects.iter().filter(|effect| effect.age >= rules.grace);
     let mut old: Vec<Effect> = old.map(|effect| (*effect).clone()).collect();
     old.sort_by(|one, other| one.name.cmp(&other.name));
-    // Whoever lists a page while effects come in may list one of them twice.
+    // A page that is listed while effects come in may have one of them twice.
     old.dedup_by(|one, other| one.name == other.name);
     old
 }

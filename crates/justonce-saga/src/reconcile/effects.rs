@@ -8,7 +8,7 @@ use justonce_core::{Key, Outcome, RecordId, Scope};
 
 use super::compare::Finding;
 
-/// What went wrong in somebody else's books.
+/// An error of the other system's books.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Which operation something is about: by its record, and by its scope and key where they are
@@ -62,7 +62,7 @@ pub struct EffectPage {
 /// The books: who can list effects. Two questions are asked, and both are ones that a table of
 /// millions answers from an index.
 ///
-/// An error is never taken for *no effect*. Whoever cannot answer completely must say so with one.
+/// An error is never taken for *no effect*. What cannot answer completely must return one.
 pub trait Effects: Send + Sync {
     /// **All** effects of these operations, in any order: one query such as
     /// `WHERE record = ANY($1)`. Asked about as many as a page has.

@@ -1,13 +1,13 @@
-//! Reconciliation: records are compared with the effects that somebody else has in the books.
+//! Reconciliation: records are compared with the effects in the books of another system.
 
 mod compare;
 mod effects;
+mod reconciler;
 mod report;
-mod run;
 mod settings;
 
 pub use compare::{Disagreement, Finding, Seen, compare};
 pub use effects::{About, BoxError, Effect, EffectPage, Effects};
+pub use reconciler::{ReconcilePosition, Reconciler};
 pub use report::{ReconcileError, ReconcileReport, Remedy};
-pub use run::{Place, Reconciler};
 pub use settings::{ReconcileSettings, Rules};

@@ -1,16 +1,15 @@
 //! What came of a reconciliation.
 
-use std::error::Error;
-use std::fmt;
-
 use justonce_core::StoreError;
+use thiserror::Error;
 
 use super::effects::BoxError;
 
 /// What was done about a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Remedy {
-    /// Nothing: somebody must look at it.
+    /// Nothing: an operator must look at it.
     Reported,
     /// The unknown operation is completed, with the outcome that was made from its effect.
     Completed,
@@ -20,7 +19,7 @@ pub enum Remedy {
     Repaired(String),
     /// It may only be released later.
     TooEarly,
-    /// Somebody else resolved it at the same moment; nothing was changed.
+    /// Another resolution came at the same moment; nothing was changed.
     Lost,
     /// The repair failed. The next run finds the same again.
     Failed(String),
@@ -65,38 +64,16 @@ impl ReconcileReport {
 }
 
 /// Why a reconciliation could not go on. What was repaired before stays so.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ReconcileError {
     /// The store failed.
-    Store(StoreError),
+    #[error("the store could not be read: {0}")]
+    Store(#[from] StoreError),
     /// The books could not be read.
-    Effects(BoxError),
+    #[error("the effects could not be listed: {0}")]
+    Effects(#[source] BoxError),
     /// The books ended two pages at this same place, so that they would never end.
+    #[error("two pages of effects end at the same place: {0}")]
     Circle(String),
-}
-
-impl fmt::Display for ReconcileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => write!(f, "the store could not be read: {error}"),
-            Self::Effects(error) => write!(f, "the effects could not be listed: {error}"),
-            Self::Circle(place) => write!(f, "two pages of effects end at the same place: {place}"),
-        }
-    }
-}
-
-impl Error for ReconcileError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Store(error) => Some(error),
-            Self::Effects(error) => Some(error.as_ref()),
-            Self::Circle(_) => None,
-        }
-    }
-}
-
-impl From<StoreError> for ReconcileError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
 }

@@ -17,14 +17,14 @@ use super::step::SagaStep;
 use crate::endless::endless;
 use crate::phases::{DEFAULT_TIMEOUT, MAX_NAME_BYTES, MAX_PHASES};
 
-/// The name of the recovery point before the first step.
+/// The name of the checkpoint before the first step.
 pub(super) const ASKED: &str = "asked";
 
 /// A saga: steps with compensations, and a context that is saved after each. Cheap to clone.
 ///
 /// It ends in one of two ways, and both are replayed for duplicates: all steps are done, or all
 /// that was done is undone. Meanwhile it may be stuck, where something keeps failing that cannot be
-/// given up; it can be seen, and goes on whenever somebody asks for it again.
+/// given up; it can be seen, and goes on whenever it is asked for again.
 ///
 /// ```
 /// use justonce_core::memory::MemoryStore;
@@ -59,7 +59,7 @@ pub(super) const ASKED: &str = "asked";
 /// let order = Order { cents: 500, payment: Some(17) };
 /// assert_eq!(ran, SagaRan::Ended(SagaEnd::Done(order.clone())));
 ///
-/// // A duplicate hears the same.
+/// // A duplicate gets the same.
 /// let again = saga.run(&engine, &operation).await?;
 /// assert_eq!(again, SagaRan::Replayed(SagaEnd::Done(order)));
 /// # Ok(())
@@ -129,7 +129,7 @@ where
             .starting_from(point))
     }
 
-    /// The operation of a saga that was begun before, by somebody else.
+    /// The operation of a saga that was begun before, by another program.
     pub(crate) fn resumed(&self, operation: Operation) -> Operation {
         operation.with_policy(Arc::clone(&self.0.policy)).on_concurrent(OnConcurrent::Reject)
     }

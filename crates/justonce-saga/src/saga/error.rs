@@ -1,27 +1,33 @@
 //! Why a saga could not be declared, or could not go on.
 
-use std::error::Error;
 use std::fmt;
 
 use justonce_core::{PolicyError, RunError, ScopeError};
+use thiserror::Error;
 
 use super::log::PlannedStep;
 use crate::phases::{MAX_NAME_BYTES, MAX_PHASES};
 
 /// Why a saga could not go on. Except for [`SagaError::Run`], it is the program that must change:
-/// the saga is given up as it is, and whoever goes on with it starts from the same log.
-#[derive(Clone, Debug)]
+/// the saga is given up as it is, and the next owner starts from the same log.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
 pub enum SagaError {
     /// The steps are not those under which the saga was begun. Nothing was executed.
+    #[error("{0}")]
     Changed(Box<PlanChanged>),
     /// What was saved cannot be read as what the program expects.
+    #[error("the log of the saga cannot be read: {0}")]
     Unreadable(String),
     /// The log cannot be saved: the context cannot be written, or it is too large.
+    #[error("the log of the saga cannot be saved: {0}")]
     Unsavable(String),
     /// The scope cannot be used.
-    Scope(ScopeError),
+    #[error("{0}")]
+    Scope(#[source] ScopeError),
     /// The engine could not do its work.
-    Run(RunError),
+    #[error("{0}")]
+    Run(#[from] RunError),
 }
 
 /// The steps of the release that began a saga, and those of the one that goes on with it.
@@ -31,18 +37,6 @@ pub struct PlanChanged {
     pub saved: (String, Vec<PlannedStep>),
     /// The saga and its steps as they are declared now.
     pub declared: (String, Vec<PlannedStep>),
-}
-
-impl fmt::Display for SagaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Changed(changed) => changed.fmt(f),
-            Self::Unreadable(why) => write!(f, "the log of the saga cannot be read: {why}"),
-            Self::Unsavable(why) => write!(f, "the log of the saga cannot be saved: {why}"),
-            Self::Scope(error) => error.fmt(f),
-            Self::Run(error) => error.fmt(f),
-        }
-    }
 }
 
 impl fmt::Display for PlanChanged {
@@ -80,54 +74,26 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-impl Error for SagaError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Run(error) => Some(error),
-            Self::Scope(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<RunError> for SagaError {
-    fn from(error: RunError) -> Self {
-        Self::Run(error)
-    }
-}
-
 /// Why a saga cannot be declared so.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum InvalidSaga {
     /// There is no step, or there are too many.
+    #[error("a saga has 1 to {MAX_PHASES} steps, not {0}")]
     Steps(usize),
     /// A name is empty, too long, or there twice.
+    #[error("{0:?} cannot be a name: use 1 to {MAX_NAME_BYTES} bytes, and each name once")]
     Name(String),
     /// A step that runs beside others has no compensation.
+    #[error(
+        "the step {0:?} runs beside others and has no compensation: if one of the others is \
+         refused, it could not be undone"
+    )]
     NoCompensation(String),
     /// The first step runs beside none.
+    #[error("the step {0:?} is the first: beside which?")]
     Beside(String),
-    /// The promise is not possible.
+    /// The policy is not possible.
+    #[error("{0}")]
     Policy(PolicyError),
 }
-
-impl fmt::Display for InvalidSaga {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Steps(count) => write!(f, "a saga has 1 to {MAX_PHASES} steps, not {count}"),
-            Self::Name(name) => write!(
-                f,
-                "{name:?} cannot be a name: use 1 to {MAX_NAME_BYTES} bytes, and each name once"
-            ),
-            Self::NoCompensation(name) => write!(
-                f,
-                "the step {name:?} runs beside others and has no compensation: if one of the \
-                 others is refused, it could not be undone"
-            ),
-            Self::Beside(name) => write!(f, "the step {name:?} is the first: beside which?"),
-            Self::Policy(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for InvalidSaga {}

@@ -17,17 +17,13 @@ use super::log::{Log, LoggedStep, Mark};
 use super::next::{End, Event, Next, next};
 use super::outcome::{StuckSaga, done, rolled_back};
 use super::step::{Save, StepError, Tries};
-
-/// The name of the recovery point of a stuck saga.
-pub(crate) const STUCK: &str = "stuck";
-/// The name of the recovery point of what nobody drives on until somebody retries it.
-pub(crate) const PARKED: &str = "parked";
+use crate::saved::{PARKED, STUCK};
 
 /// Why a saga stopped before its end.
 pub(super) enum Stopped {
     Stuck(StuckSaga),
     Trouble(SagaError),
-    /// The log could not be saved, or the claim is lost: whoever goes on knows more.
+    /// The log could not be saved, or the claim is lost: the next owner finds out.
     Unsaved,
 }
 
@@ -154,7 +150,7 @@ where
         }
     }
 
-    /// What became of the step that was last, for whoever reads the timeline.
+    /// What became of the step that was last, for the timeline.
     fn point_name(&self, step: usize) -> String {
         let step = self.log.step(step);
         let name = step.map(|step| step.planned.name.as_str()).unwrap_or_default();

@@ -15,11 +15,11 @@ use crate::phases::Journal;
 /// Where a saga is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SagaState {
-    /// It goes ahead or back, or waits for somebody who drives it on.
+    /// It goes ahead or back, or waits for a driver.
     Running,
     /// Something keeps failing that cannot be given up.
     Stuck,
-    /// It failed too often, or cannot be saved: nobody drives it on until somebody retries it.
+    /// It failed too often, or cannot be saved: it is not driven on before a retry.
     Parked,
     /// All steps are done.
     Done,
@@ -66,7 +66,7 @@ impl SagaState {
 /// let operation = saga.operation(Scope::builder(), Key::client("order-17")?, &5)?;
 /// saga.run(&engine, &operation).await?;
 ///
-/// // Somebody else, who has the store and not the program.
+/// // A tool that has the store and not the program.
 /// let stored = engine.store().get(&operation.id()).await?.expect("it is kept");
 /// let seen = SeenSaga::of(&stored).expect("it is a saga");
 /// assert_eq!((seen.saga.as_str(), seen.state), ("order", SagaState::Done));
@@ -101,7 +101,7 @@ impl SeenSaga {
             State::Failed(Failed::Final(end)) => {
                 Self::ended(scope, &end.outcome, SagaState::RolledBack)
             }
-            State::Failed(Failed::Waiting(_)) => None,
+            State::Failed(Failed::AwaitingRetry(_)) => None,
         }
     }
 
@@ -131,7 +131,7 @@ pub enum Retried {
     Due,
     /// It is not stuck, but this.
     NotStuck(SagaState),
-    /// Somebody is driving it just now.
+    /// It is being driven just now.
     Busy,
     /// There is no saga of this name.
     None,
@@ -170,7 +170,7 @@ pub async fn retry(engine: &Engine, id: RecordId, by: &str) -> Result<Retried, S
         Taken::Busy => return Ok(Retried::Busy),
         Taken::None => return Ok(Retried::None),
     };
-    // As it is under this claim: somebody may have gone on with it since it was read.
+    // As it is under this claim: another owner may have gone on with it since it was read.
     let data = match seen {
         Some(_) => Log::read(&point)?.retried().unparked(claim.attempt()).data()?,
         None => Journal::unparked_data(&point, claim.attempt())
@@ -180,7 +180,7 @@ pub async fn retry(engine: &Engine, id: RecordId, by: &str) -> Result<Retried, S
     Ok(if is_due { Retried::Due } else { Retried::Busy })
 }
 
-/// What the timeline calls the recovery point.
+/// What the timeline calls the checkpoint.
 fn name(by: &str) -> String {
     let mut name = format!("retried by {by}");
     while name.len() > MAX_CHECKPOINT_NAME_BYTES {

@@ -57,12 +57,12 @@ pub struct LoggedStep {
     pub planned: PlannedStep,
     /// What became of it.
     pub mark: Mark,
-    /// What it said when it was refused, given up, or got stuck.
+    /// The error when it was refused, given up, or got stuck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// The log of a saga, as JSON the data of the claim's one recovery point. It holds the whole: the
+/// The log of a saga, as JSON the data of the claim's one checkpoint. It holds the whole: the
 /// plan of the release that wrote it, the context, and what became of each step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Log {
@@ -75,13 +75,13 @@ pub struct Log {
     /// The attempt that brought the saga on last.
     #[serde(default, skip_serializing_if = "is_zero")]
     progressed: u32,
-    /// Why nobody drives the saga on until somebody retries it.
+    /// Why the saga is not driven on before a retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parked: Option<String>,
 }
 
 impl Log {
-    /// The log of a saga that nobody has begun.
+    /// The log of a saga before its first step.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Log {
         })
     }
 
-    /// Reads a recovery point.
+    /// Reads a checkpoint.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Log {
         }
     }
 
-    /// The attempt that brought the saga on last: a step or compensation ended, or somebody
+    /// The attempt that brought the saga on last: a step or compensation ended, or an operator
     /// retried it. Each claim since then was a drive that failed.
     #[must_use]
     pub const fn progressed(&self) -> u32 {
@@ -214,7 +214,7 @@ impl Log {
         self.progressed = attempt;
     }
 
-    /// Why nobody drives the saga on until somebody retries it; nothing while it may be driven.
+    /// Why the saga is not driven on before a retry; nothing while it may be driven.
     #[must_use]
     pub fn parked(&self) -> Option<&str> {
         self.parked.as_deref()
@@ -240,7 +240,7 @@ impl Log {
         Ok(())
     }
 
-    /// The data of the recovery point.
+    /// The data of the checkpoint.
     ///
     /// # Errors
     ///
@@ -270,7 +270,7 @@ impl Log {
         Ok(bytes.into())
     }
 
-    /// The data of the recovery point, if there is room left for all that may become of the saga
+    /// The data of the checkpoint, if there is room left for all that may become of the saga
     /// that had so many bytes before.
     pub(super) fn fitting_data(&self, before: usize) -> Result<Bytes, SagaError> {
         let (data, most) = (self.data()?, most_after(before));

@@ -15,7 +15,6 @@ mod step;
 pub use build::{Saga, SagaBuilder};
 pub use call::Call;
 pub use error::{InvalidSaga, PlanChanged, SagaError};
-pub(crate) use execute::{PARKED, STUCK};
 pub use inspect::{Retried, SagaState, SeenSaga, retry};
 pub use log::{Log, LoggedStep, Mark, PlannedStep};
 pub use next::{End, Event, Next, next};

@@ -23,7 +23,7 @@ pub enum End {
     RolledBack,
     /// Something keeps failing that cannot be given up.
     Stuck,
-    /// It failed too often, or cannot be saved: nobody drives it on until somebody retries it.
+    /// It failed too often, or cannot be saved: it is not driven on before a retry.
     Parked,
 }
 
@@ -102,7 +102,7 @@ impl Log {
             Event::GivenUp(why) => self.mark(step, Mark::StuckAhead, Some(why)),
             Event::Undone => self.mark(step, Mark::Undone, None),
             Event::NotUndone(why) => self.mark(step, Mark::StuckBack, Some(why)),
-            // Whoever calls it again gets the same result again: that would never end.
+            // Another call would get the same result again, without end.
             Event::Unsaved(why) => {
                 self.mark(step, Mark::Unsaved, Some(why.clone()));
                 self.park(why);
@@ -110,14 +110,14 @@ impl Log {
         }
     }
 
-    /// Nobody drives the saga on from here until somebody retries it.
+    /// The saga is not driven on from here before a retry.
     pub fn park(&mut self, why: String) {
         self.set_parked(Some(why));
     }
 
-    /// Somebody retries a saga, parked or not, under this attempt: drives are counted anew. A step
-    /// whose result could not be saved is called again, by its key; if the saga is rolled back
-    /// meanwhile, it is compensated.
+    /// A retry of a saga, parked or not, under this attempt: drives are counted anew. A step whose
+    /// result could not be saved is called again, by its key; if the saga is rolled back meanwhile,
+    /// it is compensated.
     #[must_use]
     pub fn unparked(mut self, attempt: u32) -> Self {
         self.set_parked(None);
@@ -137,7 +137,7 @@ impl Log {
         attempts.saturating_sub(self.progressed())
     }
 
-    /// Whoever goes on with a stuck saga tries again what keeps failing.
+    /// The next owner of a stuck saga tries again what keeps failing.
     #[must_use]
     pub fn retried(mut self) -> Self {
         for number in 0..self.steps().len() {

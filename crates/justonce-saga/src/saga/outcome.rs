@@ -22,12 +22,12 @@ pub enum SagaRan<C> {
     /// Something keeps failing that cannot be given up. Asking again tries again, unless it is
     /// parked.
     Stuck(StuckSaga),
-    /// Somebody else is executing it.
+    /// Another owner is executing it.
     Busy(Busy),
     /// It was given up here, for others or for the next call to go on with: its time was over, the
     /// store could not be reached, or another owner took over.
     Unfinished,
-    /// It cannot be gone on with before somebody resolves it.
+    /// It cannot go on before a resolution.
     Unknown(UnknownSince),
     /// The key was used with another context.
     Mismatch,
@@ -58,9 +58,9 @@ pub struct RolledBack<C> {
 /// What keeps a saga from ending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckSaga {
-    /// The steps that keep failing, or whose compensations do, with what they said.
+    /// The steps that keep failing, or whose compensations do, with their errors.
     pub steps: Vec<LoggedStep>,
-    /// Why it is parked: nobody drives it on until somebody retries it, with
+    /// Why it is parked: it is not driven on before a retry, with
     /// [`retry`](crate::retry). Nothing while it is tried again.
     pub parked: Option<String>,
 }

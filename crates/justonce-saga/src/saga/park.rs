@@ -1,4 +1,4 @@
-//! Changing what is saved of something that nobody drives, without executing anything.
+//! Changes what is saved of an operation without a driver, without executing anything.
 
 use bytes::Bytes;
 use justonce_core::engine::{Begun, Settlement};
@@ -7,16 +7,16 @@ use justonce_core::{
 };
 
 use super::error::SagaError;
-use super::execute::PARKED;
 use super::log::Log;
 use super::outcome::StuckSaga;
 use crate::phases::Journal;
+use crate::saved::PARKED;
 
 /// What became of a claim that was taken only to change what is saved.
 pub(super) enum Taken {
-    /// It is held, and has a recovery point.
+    /// It is held, and has a checkpoint.
     Held(HeldClaim, Checkpoint),
-    /// Somebody else has it.
+    /// Another owner has it.
     Busy,
     /// It ended and was forgotten meanwhile. Nothing was executed.
     None,
@@ -26,7 +26,7 @@ pub(super) const fn store_error(error: StoreError) -> SagaError {
     SagaError::Run(RunError::Store(error))
 }
 
-/// Takes the claim of something that nobody drives.
+/// Takes the claim of an operation without a driver.
 pub(super) async fn take(engine: &Engine, operation: Operation) -> Result<Taken, SagaError> {
     let operation = operation.on_concurrent(OnConcurrent::Reject);
     let Begun::Claimed(mut claim) = engine.begin(&operation).await? else {
@@ -39,8 +39,8 @@ pub(super) async fn take(engine: &Engine, operation: Operation) -> Result<Taken,
     Ok(Taken::Held(claim, point))
 }
 
-/// Saves a recovery point and gives the claim up, so that whoever comes next finds it. Not, if
-/// another owner has taken over meanwhile: then nothing was saved.
+/// Saves a checkpoint and gives the claim up, for the next owner to find. Not, if another owner has
+/// taken over meanwhile: then nothing was saved.
 pub(super) async fn leave(
     mut claim: HeldClaim,
     name: &str,
@@ -55,7 +55,7 @@ pub(super) async fn leave(
     Ok(true)
 }
 
-/// Parks a saga of which so many drives in a row have failed; nothing if somebody has it, or it has
+/// Parks a saga of which so many drives in a row have failed; nothing if it has an owner, or it has
 /// come on meanwhile.
 pub(crate) async fn park_saga(
     engine: &Engine,
@@ -113,7 +113,7 @@ async fn park(
             Ok(Some(why).filter(|_| is_parked))
         }
         judged => {
-            // As it was, for whoever comes next.
+            // As it was, for the next owner.
             let _ = claim.abandon(UnknownReason::Reported).await.map_err(store_error)?;
             judged.map(|_| None)
         }

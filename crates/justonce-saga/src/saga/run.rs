@@ -1,6 +1,4 @@
-//! Running a saga: one operation under `resume`, whose recovery point is the saga's log.
-
-use std::sync::{Mutex, PoisonError};
+//! Running a saga: one operation under `resume`, whose checkpoint is the saga's log.
 
 use justonce_core::engine::Begun;
 use justonce_core::{Checkpoint, Engine, HandlerError, HeldClaim, Operation, Ran, UnknownReason};
@@ -18,8 +16,8 @@ where
     C: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
 {
     /// Runs a saga if it is new, goes on with it if its owner died or it is stuck, and replays its
-    /// answer if it has ended. One that is parked is not gone on with before somebody retries it.
-    /// The operation is one of [`Saga::operation`].
+    /// answer if it has ended. One that is parked does not go on before a retry. The operation is
+    /// one of [`Saga::operation`].
     ///
     /// The steps run inside this future. If it is dropped, the saga stays as it is saved, and the
     /// next call, or a [`Completer`](crate::Completer), goes on with it. **A step whose result was
@@ -40,7 +38,7 @@ where
     ) -> Result<SagaRan<C>, SagaError> {
         match engine.begin_or_wait(operation).await? {
             Begun::Claimed(claim) => self.execute(engine, operation, claim).await,
-            Begun::Existing(existing) => told(existing.into()),
+            Begun::Existing(existing) => saga_ran(existing.into()),
         }
     }
 
@@ -73,22 +71,22 @@ where
             let _ = claim.abandon(UnknownReason::Reported).await;
             return Ok(SagaRan::Stuck(StuckSaga::of(&log)));
         }
-        let stopped = Mutex::new(None);
-        let ran = engine.execute(operation, claim, async |context| {
+        let handler = async |context| {
             let ended = match Execution::new(self, context, log) {
                 Ok(execution) => execution.drive().await,
                 Err(error) => Err(error.into()),
             };
-            ended.unwrap_or_else(|why| {
-                *stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-                Err(HandlerError::Unknown)
-            })
-        });
-        let ran = ran.await?;
-        match stopped.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            match ended {
+                Ok(result) => (result, None),
+                Err(stopped) => (Err(HandlerError::Unknown), Some(stopped)),
+            }
+        };
+        let (ran, stopped) = engine.execute_with(operation, claim, handler).await;
+        let ran = ran?;
+        match stopped.flatten() {
             Some(Stopped::Stuck(stuck)) => Ok(SagaRan::Stuck(stuck)),
             Some(Stopped::Trouble(error)) => Err(error),
-            Some(Stopped::Unsaved) | None => told(ran),
+            Some(Stopped::Unsaved) | None => saga_ran(ran),
         }
     }
 
@@ -106,7 +104,7 @@ where
     }
 }
 
-fn told<C: DeserializeOwned>(ran: Ran) -> Result<SagaRan<C>, SagaError> {
+fn saga_ran<C: DeserializeOwned>(ran: Ran) -> Result<SagaRan<C>, SagaError> {
     Ok(match ran {
         Ran::Executed(outcome) => SagaRan::Ended(SagaEnd::Done(read(&outcome)?)),
         Ran::Replayed(outcome) | Ran::Superseded(Some(outcome)) => {

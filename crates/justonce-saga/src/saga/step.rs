@@ -14,8 +14,8 @@ use super::call::Call;
 /// What a step does to the context once it took effect.
 pub(super) type Save<C> = Box<dyn FnOnce(&mut C) + Send>;
 /// What is called, and what it says.
-type Calls<C, T> = Arc<dyn Fn(Call<C>) -> Said<T> + Send + Sync>;
-type Said<T> = BoxFuture<'static, Result<T, StepError>>;
+type Calls<C, T> = Arc<dyn Fn(Call<C>) -> CallFuture<T> + Send + Sync>;
+type CallFuture<T> = BoxFuture<'static, Result<T, StepError>>;
 
 /// Why a step or a compensation failed.
 ///
@@ -52,7 +52,7 @@ impl<E: Error> From<E> for StepError {
 }
 
 /// How often a step is tried before it is given up, and the pauses in between. The count is of one
-/// claim: whoever takes a saga over starts anew.
+/// claim: a takeover starts anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tries {
     /// How often; at least once.
@@ -115,7 +115,7 @@ impl<C: Send + Sync + 'static> SagaStep<C> {
     }
 
     /// How it is undone. It is called with the context as it was saved, also when the step was
-    /// given up and nobody knows whether it took effect: then there may be nothing to undo, and
+    /// given up and it is not known whether it took effect: then there may be nothing to undo, and
     /// that is fine.
     #[must_use]
     pub fn undo<R, F>(mut self, undo: R) -> Self
@@ -159,7 +159,7 @@ impl<C: Send + Sync + 'static> SagaStep<C> {
     }
 
     /// Calls its compensation; one that has none has nothing to do.
-    pub(super) fn call_undo(&self, call: Call<C>) -> Said<()> {
+    pub(super) fn call_undo(&self, call: Call<C>) -> CallFuture<()> {
         self.undo.as_ref().map_or_else(|| ready(Ok(())).boxed(), |undo| undo(call))
     }
 }

@@ -89,7 +89,7 @@ impl justonce_saga::Driver for ByKey {
         &self,
         engine: &Engine,
         operation: Operation,
-    ) -> futures_util::future::BoxFuture<'static, justonce_saga::Drove> {
+    ) -> futures_util::future::BoxFuture<'static, justonce_saga::DriveEnd> {
         let number: usize = operation.key().as_str()["order-".len()..].parse().unwrap();
         in_order(&self.0[number]).drive(engine, operation)
     }
@@ -209,7 +209,7 @@ impl justonce_saga::Driver for Misfit {
         &self,
         _: &Engine,
         _: Operation,
-    ) -> futures_util::future::BoxFuture<'static, justonce_saga::Drove> {
+    ) -> futures_util::future::BoxFuture<'static, justonce_saga::DriveEnd> {
         panic!("it does not fit")
     }
 }

@@ -10,7 +10,7 @@ use justonce_core::{Engine, ManualClock, Timestamp};
 use justonce_embedded::EmbeddedStore;
 use justonce_postgres::PostgresStore;
 use justonce_redis::RedisStore;
-use justonce_testkit::servers::{PostgresOptions, PostgresServer, RedisServer};
+use justonce_testbed::{PostgresOptions, PostgresServer, RedisServer};
 
 /// A store, and what must live as long as it does.
 pub(crate) struct Ground {

@@ -116,6 +116,27 @@ async fn what_the_program_does_wrong_is_told_and_nothing_is_lost() {
 }
 
 #[tokio::test]
+async fn a_result_that_cannot_be_saved_parks_also_after_an_error_that_was_passed_over() {
+    let engine = Ground::memory().engine();
+    let asked = operation();
+    let phases = Phases::new(["first", "second"]).unwrap();
+    let large = phases.run(&engine, &asked, async |mut run| {
+        let skipped: Result<u32, _> = run.phase("second", async |_| panic!("it is late")).await;
+        assert!(skipped.is_err());
+        let first = run.phase_within("first", async |phase| {
+            let result = "x".repeat(MAX_CHECKPOINT_BYTES);
+            phase.point(&result).map(|_| result)
+        });
+        let _: String = first.await?;
+        panic!("it was not saved")
+    });
+    let said = large.await.unwrap_err();
+    assert!(matches!(said, PhasesError::Unsavable { .. }), "{said}");
+    let parked = phases.run(&engine, &asked, async |_| panic!("it is parked")).await;
+    assert!(matches!(parked, Err(PhasesError::Parked(_))), "{parked:?}");
+}
+
+#[tokio::test]
 async fn policies_that_would_forget_are_refused() {
     let engine = Ground::memory().engine();
     let phases = Phases::new(["first"]).unwrap();

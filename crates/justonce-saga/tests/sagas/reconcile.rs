@@ -10,7 +10,7 @@ use justonce_core::{
 use justonce_saga::Disagreement::{
     Double, Missing, Orphan, Unfinished, UnknownDone, UnknownUndone,
 };
-use justonce_saga::{Place, ReconcileError, ReconcileSettings, Reconciler, Remedy};
+use justonce_saga::{ReconcileError, ReconcilePosition, ReconcileSettings, Reconciler, Remedy};
 
 use crate::ground::{Ground, on_every_store};
 use crate::reconcile_stage::{Books, about, completed, failed, given_up, reconcile, state};
@@ -231,7 +231,7 @@ async fn a_run_goes_on_where_it_was() {
     let (books, engine) = (Books::new(&ground), ground.engine());
     scene(&ground, &books).await;
     let job = Reconciler::new(&engine, settings(), books.clone());
-    let (mut place, mut found, mut pages) = (Some(Place::default()), 0, 0);
+    let (mut place, mut found, mut pages) = (Some(ReconcilePosition::default()), 0, 0);
     while let Some(here) = place {
         // Each page by a process of its own.
         let (report, next) = job.page(here, |_, _| {}).await.unwrap();

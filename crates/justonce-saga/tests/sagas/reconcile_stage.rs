@@ -171,7 +171,7 @@ pub(crate) async fn reconcile(
 
 /// The state of a record, and how often and how it was resolved.
 pub(crate) async fn state(engine: &Engine, id: RecordId) -> (StateName, Vec<String>) {
-    let looked = engine.look(id).await.unwrap().unwrap();
+    let looked = engine.inspect(id).await.unwrap().unwrap();
     let resolved = looked.stored.timeline.notes().iter().filter_map(|note| match &note.kind {
         NoteKind::Resolved(by, how, why) => {
             Some(format!("{} {}: {}", by.name(), how.as_str(), why.as_str()))

@@ -1,4 +1,4 @@
-//! Phases that write rows of their own into the embedded store: the rows and the recovery point are
+//! Phases that write rows of their own into the embedded store: the rows and the checkpoint are
 //! durable together. A crash is the directory as it lies on disk at that moment, opened again.
 
 use std::path::Path;

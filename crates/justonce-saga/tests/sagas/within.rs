@@ -1,4 +1,4 @@
-//! Phases that write to the store's own database: their writes and their recovery points are
+//! Phases that write to the store's own database: their writes and their checkpoints are
 //! committed together, whatever dies in between.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use justonce_core::{Engine, HandlerError, Key, OnLapsed, Operation, Outcome, Pol
 use justonce_postgres::PostgresStore;
 use justonce_postgres::tx::Tx;
 use justonce_saga::{PhaseRun, Phases, Within};
-use justonce_testkit::servers::{PostgresOptions, PostgresServer};
+use justonce_testbed::{PostgresOptions, PostgresServer};
 use tokio::sync::Notify;
 
 const TABLE: &str = "CREATE TABLE ledger (operation text NOT NULL, phase text NOT NULL)";
@@ -88,7 +88,7 @@ impl Stage {
         });
         // What waits at the point is dropped there, as if its process had died.
         tokio::select! {
-            ran = ran => ran.ok(),
+            ran = ran => { eprintln!("{:?} {stop} {ran:?}", std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() % 100000); ran.ok() },
             () = self.reached.notified() => None,
         }
     }

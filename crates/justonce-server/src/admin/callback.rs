@@ -1,4 +1,4 @@
-//! `POST /callbacks/{id}`: the downstream tells by itself what became of an operation.
+//! `POST /callbacks/{id}`: the service behind the gateway resolves an unknown operation.
 
 use std::sync::Arc;
 
@@ -6,34 +6,30 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use justonce::{Resolution, Resolve, Resolver, Why};
+use justonce_admin_api::{CallbackRequest, CallbackResult, ResolveResponse};
 
-use super::keys::{Resolved, outcome, read, resolve, text};
+use super::keys::{NO_OUTCOME, OUTCOME_MISSING, outcome, resolve};
 use super::problem::Refusal;
-use super::server::Watched;
-use super::wire::{CallbackResult, CalledBack};
+use super::request::{body, text};
+use super::server::AdminState;
 
-/// What is kept as the reason if the downstream gives none.
-const TOLD: &str = "the service told so";
+/// The reason that is kept if the service gives none.
+const DEFAULT_WHY: &str = "the service told so";
 
-/// Takes the word of the downstream, whose token was checked.
+/// Resolves an operation. The service's token was checked before.
 pub(crate) async fn callback(
-    State(watched): State<Arc<Watched>>,
-    Path(name): Path<String>,
-    body: Bytes,
-) -> Result<Json<Resolved>, Refusal> {
-    let said: CalledBack = read(&body)?;
-    let resolution = match (said.result, &said.outcome) {
+    State(admin): State<Arc<AdminState>>,
+    Path(id): Path<String>,
+    json: Bytes,
+) -> Result<Json<ResolveResponse>, Refusal> {
+    let request: CallbackRequest = body(&json)?;
+    let resolution = match (request.result, &request.outcome) {
         (CallbackResult::Happened, Some(given)) => Resolution::Complete(outcome(given)?),
         (CallbackResult::DidNotHappen, None) => Resolution::Release,
-        (CallbackResult::Happened, None) => {
-            return Err(Refusal::invalid("`outcome` is missing: what the client gets to hear."));
-        }
-        (CallbackResult::DidNotHappen, Some(_)) => {
-            return Err(Refusal::invalid("What did not happen has no `outcome`."));
-        }
+        (CallbackResult::Happened, None) => return Err(Refusal::invalid(OUTCOME_MISSING)),
+        (CallbackResult::DidNotHappen, Some(_)) => return Err(Refusal::invalid(NO_OUTCOME)),
     };
-    let why = said.why.as_deref().unwrap_or(TOLD);
-    let said_by = Resolver::callback(text("source", &said.source)?);
-    let told = Resolve { resolution, by: said_by, why: Why::new(text("why", why)?) };
-    resolve(&watched.engine, &name, said.fence, told).await.map(Json)
+    let by = Resolver::callback(text("source", &request.source)?);
+    let why = Why::new(text("why", request.why.as_deref().unwrap_or(DEFAULT_WHY))?);
+    resolve(&admin.engine, &id, request.fence, Resolve { resolution, by, why }).await.map(Json)
 }

@@ -1,32 +1,38 @@
-//! Whether the gateway lives, and whether it should get work.
+//! Whether the process lives, and whether it can take requests.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use http::{HeaderMap, StatusCode, Uri};
+use justonce_admin_api::Readiness;
 
-use super::server::Watched;
+use super::server::AdminState;
 
 /// The process lives.
 pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The gateway can take requests: its store can be written, and it is not about to stop. Anybody
-/// may ask; what is wrong is told to those who may see everything else.
+/// The gateway can take requests: its store can be written, and it is not stopping. No token is
+/// needed; without one, the reason is not told.
 pub(crate) async fn readyz(
-    State(watched): State<Arc<Watched>>,
+    State(admin): State<Arc<AdminState>>,
     uri: Uri,
     headers: HeaderMap,
 ) -> (StatusCode, String) {
-    if watched.stopping.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".into());
+    let Readiness { is_ready, detail } = readiness(&admin, &uri, &headers).await;
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, detail + "\n")
+}
+
+async fn readiness(admin: &AdminState, uri: &Uri, headers: &HeaderMap) -> Readiness {
+    let not_ready = |detail: String| Readiness { is_ready: false, detail };
+    if admin.stopping.is_cancelled() {
+        return not_ready("stopping".to_owned());
     }
-    match watched.engine.store().ready().await {
-        Ok(()) => (StatusCode::OK, "ready\n".into()),
-        Err(_) if !watched.may_see(&uri, &headers) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into())
-        }
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("the store: {error}\n")),
+    match admin.engine.store().ready().await {
+        Ok(()) => Readiness { is_ready: true, detail: "ready".to_owned() },
+        Err(_) if !admin.is_operator(uri, headers) => not_ready("not ready".to_owned()),
+        Err(error) => not_ready(format!("the store: {error}")),
     }
 }

@@ -1,19 +1,17 @@
-//! The operators' side, on an address of their own: health, metrics, records and resolutions; and
-//! the place where the downstream tells what became of an operation.
+//! The admin API, on an address of its own: health, metrics, records and sagas for operators, and
+//! callbacks of the service behind the gateway. Its types are in `justonce-admin-api`.
 
-mod browser;
 mod callback;
 mod health;
 mod keys;
-mod numbers;
+mod metrics;
+mod origin;
 mod problem;
 mod process;
+mod request;
 mod sagas;
 mod server;
 mod token;
-pub(crate) mod wire;
 
-pub use server::{Admin, AdminAddress, MAX_CONNECTIONS};
-
-pub(crate) use server::AdminTokens;
+pub(crate) use server::{Admin, AdminAddress, AdminTokens};
 pub(crate) use token::Token;

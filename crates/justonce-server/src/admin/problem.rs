@@ -1,4 +1,4 @@
-//! Problems of the admin API: the same form as those that clients meet.
+//! Problems of the admin API, in the same form as those of the gateway.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -32,12 +32,12 @@ impl Refusal {
         Self(Problem::new(ProblemCode::NotStuck, detail).with("state", json!(state.as_str())))
     }
 
-    /// The answer to a retry of a saga that somebody is driving.
+    /// The answer to a retry of a saga that is being driven.
     pub(crate) fn driven() -> Self {
         Self(Problem::new(ProblemCode::InFlight, DRIVEN))
     }
 
-    /// The answer when nothing could be begun.
+    /// The answer when the engine is full.
     pub(crate) fn overloaded(error: &impl std::fmt::Display) -> Self {
         let detail = format!("Nothing was changed: {error}. The request may be repeated.");
         Self(Problem::new(ProblemCode::Overloaded, detail))
@@ -96,7 +96,33 @@ pub(crate) async fn page(axum::extract::Path(code): axum::extract::Path<String>)
 }
 
 const NO_SAGA: &str = "The store keeps no saga of this name.";
-const DRIVEN: &str = "Somebody is driving the saga just now. Look at it again later.";
+const DRIVEN: &str = "The saga is being driven. Look at it again later.";
 const NOT_FOUND: &str = "The store keeps no record of this name.";
 const FENCE_OLD: &str = "The operation was claimed again since this fence was seen, or never had \
                          it. Look at the record again. Nothing was changed.";
+
+#[cfg(test)]
+mod tests {
+    use justonce_admin_api::CODES;
+
+    use super::*;
+
+    #[test]
+    fn the_codes_of_the_api_are_those_of_the_problems() {
+        let known = ProblemCode::ALL.iter().map(|code| code.as_str());
+        assert!(CODES.iter().all(|code| known.clone().any(|known| known == *code)));
+        let lost = [Lost::Gone, Lost::Superseded, Lost::Settled, Lost::NotUnknown, Lost::NotEnded];
+        let mut refusals = vec![
+            Refusal::invalid(""),
+            Refusal::not_found(),
+            Refusal::no_saga(),
+            Refusal::not_stuck(SagaState::Done),
+            Refusal::driven(),
+            Refusal::overloaded(&""),
+        ];
+        refusals.extend(lost.map(|lost| Refusal::lost(lost, None)));
+        for Refusal(problem) in refusals {
+            assert!(CODES.contains(&problem.code().as_str()), "{:?}", problem.code());
+        }
+    }
+}

@@ -1,13 +1,13 @@
-//! What the system says about this process, under the names that all Prometheus clients use.
+//! The metrics of the process, under the names that all Prometheus clients use.
 
 use justonce::Timestamp;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike;
 
-use super::numbers::Text;
+use super::metrics::Text;
 use crate::metrics::scraped::{CPU, MAX_FDS, MEMORY, OPEN_FDS, START_TIME};
 
-/// Writes what the system says. What it does not say is left out.
+/// Writes them. Those that the system does not give are left out.
 pub(super) fn write(text: &mut Text, started: Timestamp) {
     if let Some(bytes) = resident_bytes() {
         text.one(&MEMORY, bytes as f64);

@@ -1,4 +1,4 @@
-//! The server of the operators' side.
+//! The server of the admin API.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,19 +10,20 @@ use axum::routing::{get, post};
 use axum::{Router, middleware};
 use http::{HeaderMap, Uri};
 use justonce::{Clock, Engine, SystemClock, Timestamp};
+use justonce_admin_api::{Removal, Resolution};
+use justonce_proxy::{Listener, ListenerSettings};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::token::{Token, demand};
-use super::{browser, callback, health, keys, numbers, problem, sagas};
+use super::{callback, health, keys, metrics, origin, problem, sagas};
 use crate::config::Secret;
-use crate::listen::{ListenLimits, Listener};
 
 /// The longest body of a request: an outcome of the largest size as Base64, and what goes with it.
 const MAX_REQUEST_BYTES: usize = 8 * 1024 * 1024;
 
-/// What the operators look at.
-pub(crate) struct Watched {
+/// What the handlers share.
+pub(crate) struct AdminState {
     pub(crate) engine: Engine,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) stopping: CancellationToken,
@@ -31,46 +32,44 @@ pub(crate) struct Watched {
     pub(crate) started: Timestamp,
 }
 
-impl Watched {
-    /// Whether who asks may see more than whether the gateway is well.
-    pub(crate) fn may_see(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+impl AdminState {
+    /// Whether the caller is an operator: it presents the token or, without one, is local.
+    pub(crate) fn is_operator(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         if self.token.is_demanded() {
             self.token.is_shown(headers)
         } else {
-            browser::is_by_address(uri, headers)
+            origin::is_by_address(uri, headers)
         }
     }
 }
 
-/// What operators and the downstream must show, to be exchanged while the gateway runs.
+/// The tokens of operators and of callbacks, replaced on reload.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminTokens {
     pub(crate) operators: Token,
     pub(crate) callbacks: Token,
 }
 
-/// Where operators connect, and what they must show.
+/// Where operators connect, and the tokens.
 #[derive(Clone, Debug)]
-pub struct AdminAddress {
-    /// The address.
-    pub address: SocketAddr,
-    /// The token; without one only the machine itself may look.
-    pub token: Option<Secret>,
-    /// What the downstream must show when it tells what became of an operation; without it, it
-    /// cannot.
-    pub callback_token: Option<Secret>,
-    /// How long clients may take. Only [`MAX_CONNECTIONS`] of them are let in at once.
-    pub limits: ListenLimits,
+pub(crate) struct AdminAddress {
+    pub(crate) address: SocketAddr,
+    /// The operators' token; without one, only a loopback address is allowed.
+    pub(crate) token: Option<Secret>,
+    /// The token of callbacks; without one, there are none.
+    pub(crate) callback_token: Option<Secret>,
+    /// The limits, but for the number of connections.
+    pub(crate) limits: ListenerSettings,
 }
 
-/// How many connections of operators there are at most: people, scrapers and probes are few.
-pub const MAX_CONNECTIONS: usize = 1024;
-/// How long requests of operators may take to finish when the gateway stops.
+/// The most connections: people, scrapers and probes are few.
+const MAX_CONNECTIONS: usize = 1024;
+/// How long requests may take to finish when the gateway stops.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The operators' side, bound and not yet served.
+/// The admin API, bound and not yet served.
 #[derive(Debug)]
-pub struct Admin {
+pub(crate) struct Admin {
     listener: Listener,
     router: Router,
     tokens: AdminTokens,
@@ -81,8 +80,8 @@ impl Admin {
     ///
     /// # Errors
     ///
-    /// If the address cannot be bound, or would be open to strangers without a token.
-    pub fn bind(
+    /// If the address cannot be bound, or would be reachable from elsewhere without a token.
+    pub(crate) fn bind(
         to: &AdminAddress,
         engine: Engine,
         metrics: PrometheusHandle,
@@ -93,7 +92,7 @@ impl Admin {
             "the admin address {} is not loopback: set `admin_token` or `admin_token_file`",
             to.address
         );
-        let limits = ListenLimits { max_connections: MAX_CONNECTIONS, ..to.limits };
+        let limits = ListenerSettings { max_connections: MAX_CONNECTIONS, ..to.limits };
         let listener = Listener::bind(to.address, limits)
             .with_context(|| format!("cannot listen on the admin address {}", to.address))?;
         let tokens = AdminTokens {
@@ -102,51 +101,55 @@ impl Admin {
         };
         let token = tokens.operators.clone();
         let started = SystemClock::new().now();
-        let watched = Arc::new(Watched { engine, metrics, stopping, token, started });
-        let router = router(&tokens).with_state(watched);
+        let state = Arc::new(AdminState { engine, metrics, stopping, token, started });
+        let router = router(&tokens).with_state(state);
         Ok(Self { listener, router, tokens })
     }
 
-    /// What must be shown, to be exchanged while it is served.
+    /// The tokens, to be replaced while it is served.
     pub(crate) fn tokens(&self) -> AdminTokens {
         self.tokens.clone()
     }
 
-    /// The address, with the port that was given.
+    /// The address, with the port that the system chose.
     ///
     /// # Errors
     ///
     /// If the system does not know it.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
     /// Serves until told to stop.
-    pub async fn serve(self, stop: CancellationToken) {
+    pub(crate) async fn serve(self, stop: CancellationToken) {
         let router = self.router;
         self.listener.serve(move || router.clone(), stop.cancelled_owned(), GRACE).await;
     }
 }
 
-/// Everything there is on the operators' side, each behind its own token.
-fn router(tokens: &AdminTokens) -> Router<Arc<Watched>> {
-    let operators = Router::new()
-        .route("/metrics", get(numbers::metrics))
+/// All routes, each behind its token.
+fn router(tokens: &AdminTokens) -> Router<Arc<AdminState>> {
+    let resolve =
+        |how: Resolution| post(move |admin, id, json| keys::by_operator(admin, id, json, how));
+    let remove = |how: Removal| post(move |admin, id, json| keys::remove(admin, id, json, how));
+    let mut operators = Router::new()
+        .route("/metrics", get(metrics::metrics))
         .route("/.well-known/idempotency/errors/{code}", get(problem::page))
         .route("/keys", get(keys::list))
         .route("/keys/{id}", get(keys::show))
-        .route("/keys/{id}/complete", post(keys::complete))
-        .route("/keys/{id}/fail", post(keys::fail))
-        .route("/keys/{id}/release", post(keys::release))
-        .route("/keys/{id}/expire", post(keys::expire))
-        .route("/keys/{id}/erase", post(keys::erase))
         .route("/sagas", get(sagas::list))
         .route("/sagas/{id}", get(sagas::show))
         .route("/sagas/{id}/retry", post(sagas::retry));
+    for how in Resolution::ALL {
+        operators = operators.route(&format!("/keys/{{id}}/{}", how.as_str()), resolve(how));
+    }
+    for how in Removal::ALL {
+        operators = operators.route(&format!("/keys/{{id}}/{}", how.as_str()), remove(how));
+    }
     let operators = if tokens.operators.is_demanded() {
         operators.layer(middleware::from_fn_with_state(tokens.operators.clone(), demand))
     } else {
-        operators.layer(middleware::from_fn(browser::keep_out))
+        operators.layer(middleware::from_fn(origin::refuse_pages))
     };
     let callbacks = if tokens.callbacks.is_demanded() {
         Router::new()
@@ -155,7 +158,7 @@ fn router(tokens: &AdminTokens) -> Router<Arc<Watched>> {
     } else {
         Router::new()
     };
-    // Whether the gateway is well may be asked by anybody: those who watch it have no token.
+    // Health needs no token: probes of load balancers and of Kubernetes have none.
     let health =
         Router::new().route("/healthz", get(health::healthz)).route("/readyz", get(health::readyz));
     let all = health.merge(operators).merge(callbacks);

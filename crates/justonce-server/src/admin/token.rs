@@ -1,4 +1,4 @@
-//! Who may look.
+//! The token that callers must present.
 
 use std::sync::Arc;
 
@@ -11,9 +11,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::config::Secret;
 
-/// The token that operators must show, if any.
-///
-/// All clones change together.
+/// The token that callers must present, if any. All clones change together.
 #[derive(Clone, Debug)]
 pub(crate) struct Token(Arc<ArcSwapOption<blake3::Hash>>);
 
@@ -23,7 +21,7 @@ impl Token {
         Self(Arc::new(ArcSwapOption::new(secret.map(hash))))
     }
 
-    /// Another one counts from now on; whether it is another.
+    /// Replaces it. False if it is the same.
     pub(crate) fn replace(&self, secret: &Secret) -> bool {
         let new = blake3::hash(secret.reveal().as_bytes());
         self.0.swap(Some(Arc::new(new))).is_none_or(|old| *old != new)
@@ -33,8 +31,8 @@ impl Token {
         self.0.load().is_some()
     }
 
-    /// Whether the caller has shown it. Hashes are compared, in constant time, so that the time it
-    /// takes says nothing about the token.
+    /// Whether the caller presents it. Hashes are compared, in constant time, so that the time
+    /// reveals nothing about the token.
     pub(crate) fn is_shown(&self, headers: &HeaderMap) -> bool {
         let Some(wanted) = self.0.load_full() else { return true };
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -46,7 +44,7 @@ impl Token {
     }
 }
 
-/// Lets through only those who show the token.
+/// Refuses requests without the token.
 pub(crate) async fn demand(State(token): State<Token>, request: Request, next: Next) -> Response {
     if token.is_shown(request.headers()) {
         return next.run(request).await;

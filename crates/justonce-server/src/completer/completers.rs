@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use justonce::Engine;
-use justonce::saga::{Completer, CompleterSettings, Completing, Round};
+use justonce::saga::{Completer, CompleterSettings, Round};
+use justonce::worker::Worker;
 use metrics::{counter, gauge};
 
 use super::driver::RouteDriver;
 use crate::config::Settings;
-use crate::gateway::Stack;
 use crate::metrics::{
     COMPLETED, COMPLETER_PARKED, COMPLETER_RECORDS, COMPLETER_RESULTS, COMPLETER_ROUNDS,
 };
+use crate::stack::Stack;
 
 /// How many records of each route one round looks at.
 const PAGE: usize = 100;
 
 /// The completer of all routes that want one.
 #[derive(Default)]
-pub(crate) struct Completers(ArcSwapOption<Completing>);
+pub(crate) struct Completers(ArcSwapOption<Worker>);
 
 impl Completers {
     /// Starts a completer for these routes, and stops the one before. What it was driving goes on.
@@ -52,7 +53,7 @@ impl Completers {
                 completer = completer.with(driver)?;
             }
         }
-        self.0.store(Some(Arc::new(completer.start(tell))));
+        self.0.store(Some(Arc::new(completer.start(observe))));
         Ok(())
     }
 
@@ -86,15 +87,15 @@ fn completer_settings(
 }
 
 /// Counts and logs what a round did.
-fn tell(round: Round) {
+fn observe(round: Round) {
     let troubles = round.troubles.len();
     let counts = [round.ended, round.not_yet, round.left, troubles];
     for (result, count) in COMPLETER_RESULTS.into_iter().zip(counts) {
-        counter!(COMPLETED, "result" => result).increment(count as u64);
+        counter!(COMPLETED.name, "result" => result).increment(count as u64);
     }
-    counter!(COMPLETER_RECORDS).increment(round.seen as u64);
-    counter!(COMPLETER_ROUNDS).increment(1);
-    gauge!(COMPLETER_PARKED).set(round.parked as f64);
+    counter!(COMPLETER_RECORDS.name).increment(round.seen as u64);
+    counter!(COMPLETER_ROUNDS.name).increment(1);
+    gauge!(COMPLETER_PARKED.name).set(round.parked as f64);
     let Round { ended, not_yet, .. } = round;
     if ended + not_yet > 0 {
         tracing::info!(target: "justonce::completer", ended, not_yet, "operations were driven on");

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use justonce::http::{Resent, can_resend};
-use justonce::saga::{Driver, Drove};
+use justonce::saga::{DriveEnd, Driver};
 use justonce::{Checkpoint, Engine, Operation, Scope, ScopeError};
 
-use crate::gateway::Stack;
+use crate::stack::Stack;
 
 /// The operations of one route, sent again through the stack of the moment.
 pub(super) struct RouteDriver {
@@ -39,14 +39,14 @@ impl Driver for RouteDriver {
         &self,
         _: &Engine,
         operation: Operation,
-    ) -> Pin<Box<dyn Future<Output = Drove> + Send>> {
+    ) -> Pin<Box<dyn Future<Output = DriveEnd> + Send>> {
         let stack = Stack::clone(&self.stack.load());
         Box::pin(async move {
             match stack.resend(operation).await {
-                Resent::Ended => Drove::Ended,
-                Resent::NotYet => Drove::NotYet,
-                Resent::Left => Drove::Left,
-                Resent::Trouble(why) => Drove::Trouble(why),
+                Resent::Ended => DriveEnd::Ended,
+                Resent::Skipped => DriveEnd::Left,
+                Resent::Failed(why) => DriveEnd::Trouble(why),
+                _ => DriveEnd::NotYet,
             }
         })
     }

@@ -7,13 +7,13 @@ use http_body_util::{BodyExt, Empty, Limited};
 use justonce::engine::{Probe, ProbeEnd, Probed, Unresolved};
 use justonce::http::{Rule, outcome_of};
 use justonce::{Canonical, Outcome, Resolver, Why};
+use justonce_proxy::{Proxy, ProxyError, ResponseTimeout};
 use metrics::counter;
 
 use super::facts;
 use super::judge::{Meaning, judge};
 use crate::config::{ProbeOutcome, ProbeSettings};
 use crate::metrics::PROBES;
-use crate::proxy::{Proxy, ResponseTimeout, Trouble};
 use crate::resolutions;
 
 /// Asks the service behind one route.
@@ -38,7 +38,7 @@ impl Probe for RouteProbe {
         let result = match end {
             ProbeEnd::Resolved(how) => {
                 resolutions::count(&by, *how);
-                resolutions::tell(about.id, &by, *how);
+                resolutions::log(about.id, &by, *how);
                 how.as_str()
             }
             ProbeEnd::Lost(_) => {
@@ -53,7 +53,7 @@ impl Probe for RouteProbe {
                 "store_failed"
             }
         };
-        counter!(PROBES, "route" => self.route.clone(), "result" => result).increment(1);
+        counter!(PROBES.name, "route" => self.route.clone(), "result" => result).increment(1);
     }
 }
 
@@ -68,7 +68,7 @@ impl RouteProbe {
             return None;
         };
         let (parts, body) = self.proxy.send(request).await.into_parts();
-        if let Some(trouble) = parts.extensions.get::<Trouble>() {
+        if let Some(trouble) = parts.extensions.get::<ProxyError>() {
             let (route, id) = (&self.route, about.id);
             tracing::info!(target: "justonce::probe", %route, %id, ?trouble, "no answer");
             return None;
@@ -85,8 +85,8 @@ impl RouteProbe {
 
     /// The question; nothing if a fact that it needs is missing or cannot be sent.
     fn request(&self, about: &Unresolved) -> Option<Request<Empty<Bytes>>> {
-        let target = facts::target(&self.settings.target, about)?;
-        let mut request = Request::builder().method(&self.settings.method).uri(target);
+        let target = facts::target(&self.settings.request.target, about)?;
+        let mut request = Request::builder().method(&self.settings.request.method).uri(target);
         for header in &self.settings.headers {
             let value = HeaderValue::try_from(facts::value(&header.value, about)?).ok()?;
             request = request.header(&header.name, value);
@@ -101,8 +101,8 @@ impl RouteProbe {
         let status = answer.status();
         let why = Why::new(&format!(
             "{} {} was answered with {}",
-            self.settings.method,
-            self.settings.target,
+            self.settings.request.method,
+            self.settings.request.target,
             status.as_u16()
         ));
         match judge(&self.settings, about, status, answer.body()) {

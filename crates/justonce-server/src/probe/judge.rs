@@ -5,7 +5,7 @@ use justonce::Canonical;
 use justonce::engine::Unresolved;
 
 use super::facts;
-use crate::config::{ProbeRule, ProbeSettings, StatusSet, Wanted};
+use crate::config::{Expected, ProbeRule, ProbeSettings, StatusSet};
 
 /// What an answer means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +37,11 @@ fn fits(rule: &ProbeRule, about: &Unresolved, status: StatusCode, json: &Canonic
         StatusSet::Code(code) => status.as_u16() == code,
     };
     right_status
-        && rule.places.iter().all(|(place, wanted)| {
-            place.find(json).is_some_and(|found| match wanted {
-                Wanted::Anything => true,
-                Wanted::Json(wanted) => found == wanted,
-                Wanted::Fact(fact) => is_fact(found, facts::fact(about, *fact)),
+        && rule.places.iter().all(|(place, expected)| {
+            place.find(json).is_some_and(|found| match expected {
+                Expected::Anything => true,
+                Expected::Json(json) => found == json,
+                Expected::Fact(fact) => is_fact(found, facts::fact(about, *fact)),
             })
         })
 }

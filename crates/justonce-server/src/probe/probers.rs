@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use justonce::engine::{Prober, ProberSettings};
-use justonce::http::{MetUnknown, Rule};
+use justonce::http::{Rule, UnknownListener};
 use justonce::{BackOff, Engine, RecordId, Scope};
+use justonce_proxy::Proxy;
 
 use super::ask::RouteProbe;
 use crate::config::{ProbeSettings, RouteSettings, Settings};
 use crate::metrics::describe_probe;
-use crate::proxy::Proxy;
 use crate::rules;
 
 /// The probers of all routes that have one, by the names of the routes.
@@ -41,8 +41,8 @@ impl Probers {
     }
 }
 
-impl MetUnknown for Probers {
-    fn met_unknown(&self, route: &str, id: RecordId) {
+impl UnknownListener for Probers {
+    fn on_unknown(&self, route: &str, id: RecordId) {
         if let Some(prober) = self.0.load().get(route) {
             prober.hurry(id);
         }

@@ -121,7 +121,7 @@ impl Boundary {
             (Self::LeaseCap, Some(State::InProgress(claim))) => {
                 Some(claim.claimed_at.after(claim.policy.lease_cap()))
             }
-            (Self::BackOffEnd, Some(State::Failed(Failed::Waiting(waiting)))) => {
+            (Self::BackOffEnd, Some(State::Failed(Failed::AwaitingRetry(waiting)))) => {
                 Some(waiting.retry_at)
             }
             (Self::RetentionEnd, Some(_)) => entry.expires_at(),
@@ -130,7 +130,7 @@ impl Boundary {
             | (Self::TombstoneEnd, Some(State::Failed(Failed::Final(settled)))) => {
                 tombstone_end(settled.expires_at, settled.after_retention)
             }
-            (Self::TombstoneEnd, Some(State::Failed(Failed::Waiting(waiting)))) => {
+            (Self::TombstoneEnd, Some(State::Failed(Failed::AwaitingRetry(waiting)))) => {
                 tombstone_end(waiting.expires_at, waiting.policy.after_retention())
             }
             _ => None,

@@ -20,14 +20,14 @@ pub trait Backend: Sized + Send + Sync + 'static {
     /// The store.
     type Store: Records + Maintenance;
 
-    /// The store. Nobody else may use it.
+    /// The store, which nothing else uses.
     fn store(&self) -> Arc<Self::Store>;
 
     /// The store's time.
     ///
     /// # Errors
     ///
-    /// If the store cannot tell.
+    /// If the store fails.
     fn now(&self) -> impl Future<Output = StoreResult<Timestamp>> + Send;
 
     /// Moves the store's clock forward by just this much.

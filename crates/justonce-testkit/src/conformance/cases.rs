@@ -116,7 +116,7 @@ impl Plan<'_> {
         let scope = Scope::builder().tenant("cases").build()?;
         let oracle = Oracle::new(scope, &format!("case-{number}"), policy, token)?;
         let mut lines = prelude.lines.clone();
-        // The same event once more, as after a lost reply, and then somebody who asks.
+        // The same event once more, as after a lost reply, and then a duplicate.
         lines.extend([
             event,
             Line::now(Act::Again),
@@ -186,7 +186,7 @@ fn has_checkpoint(entry: &justonce_core::Entry) -> bool {
     match entry.record().map(|record| &record.state) {
         Some(State::InProgress(claim)) => claim.checkpoint.is_some(),
         Some(State::Unknown(unknown)) => unknown.checkpoint.is_some(),
-        Some(State::Failed(Failed::Waiting(waiting))) => waiting.checkpoint.is_some(),
+        Some(State::Failed(Failed::AwaitingRetry(waiting))) => waiting.checkpoint.is_some(),
         _ => false,
     }
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// Where a backend does something else than the rules say.
+/// Where a backend deviates from the rules.
 ///
 /// It is no [`Error`], so that `?` turns every error into one.
 pub struct Deviation(String);

@@ -21,7 +21,7 @@ const OPERATIONS: usize = 200;
 const POLLS_MAX: usize = 6;
 
 /// Futures of begins, writes and waits are dropped after some polls. Whatever had happened, the
-/// same call once more finds a whole record, and nobody waits for ever.
+/// same call once more finds a whole record, and no waiter hangs.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Chapter: through the engine, each operation is executed once and all its callers hear of it.
+//! Chapter: through the engine, each operation is executed once and all callers get its outcome.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ const KEYS: usize = 50;
 /// How many callers each has.
 const CALLERS: usize = 16;
 
-/// Fifty operations, each asked for sixteen times at once by two engines.
+/// Fifty operations, each requested sixteen times at once by two engines.
 ///
 /// # Errors
 ///
-/// If a handler runs twice or not at all, or a caller hears something else than the others.
+/// If a handler runs twice or not at all, or a caller gets another outcome than the others.
 pub async fn duplicates<B: Backend>(backend: B) -> Verdict {
     let stage = Stage::new(backend)?;
     for rule in [OnLapsed::Rerun, OnLapsed::Hold] {

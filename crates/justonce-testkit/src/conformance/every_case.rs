@@ -1,4 +1,4 @@
-//! Chapter: every (state × event × time relation × policy) does what the pure function says.
+//! Chapter: every (state × event × time relation × policy) matches the pure function.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::deviation::Verdict;
 use super::runner::{Stage, collect, play};
 
 /// Drives every case through the store and compares each answer, each stored record and each
-/// timeline with what the pure function says.
+/// timeline with those of the pure function.
 ///
 /// # Errors
 ///

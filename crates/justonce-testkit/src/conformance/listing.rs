@@ -1,4 +1,4 @@
-//! Chapter: lists show what was asked for, once each, in order, page by page.
+//! Chapter: lists show each record of a query once, in order, page by page.
 
 use std::sync::Arc;
 use std::time::Duration;

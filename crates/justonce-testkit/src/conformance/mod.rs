@@ -33,21 +33,21 @@
 //! # }
 //! ```
 //!
-//! A durable store says [`Survival::Durable`]. Its closure is called again for each restart and
+//! A durable store declares [`Survival::Durable`]. Its closure is called again for each restart and
 //! must open what it opened before; whatever it owns, such as a temporary directory, lives as long
-//! as the store. A store with a clock of its own implements [`Backend`] instead and says by how
-//! much that clock runs by itself.
+//! as the store. A store with a clock of its own implements [`Backend`] instead, with a limit to
+//! how far that clock runs by itself.
 //!
 //! # Chapters
 //!
 //! | chapter | what must hold |
 //! |---|---|
-//! | [`every_case`] | each of some 40,000 generated cases goes as the function says |
+//! | [`every_case`] | each of some 40,000 generated cases matches the function |
 //! | [`races_2`], [`races_50`], [`races_1000`] | of so many concurrent callers one wins |
 //! | [`duplicates`] | through the engine, 50 operations with 16 callers each run once each |
 //! | [`fencing`] | an old fence changes nothing and leaves a note; fences only grow |
-//! | [`waiters`] | every end of a claim wakes all who wait for it, a renewal none |
-//! | [`dropped`] | a call whose future is dropped has happened or has not |
+//! | [`waiters`] | every end of a claim wakes all its waiters, a renewal none |
+//! | [`dropped`] | a call whose future is dropped was applied as a whole or not at all |
 //! | [`retention`] | outcomes are replayed as long as promised; what has none is never forgotten |
 //! | [`sweep`] | what time demands is done in portions, and nothing else |
 //! | [`listing`] | each filter and page size lists each record once, in order |

@@ -1,4 +1,4 @@
-//! What the pure function says about one record: the measure for what a store does with it.
+//! One record under the pure function: what a store is compared with.
 
 use justonce_core::store::Stored;
 use justonce_core::{
@@ -147,7 +147,7 @@ impl Oracle {
         transition(self.entry(), action, now, fresh)
     }
 
-    /// A fence that nobody has been given.
+    /// A fence that was never granted.
     pub(super) fn fresh(&self) -> Fence {
         self.newest_fence().next()
     }
@@ -156,7 +156,7 @@ impl Oracle {
         self.fences.iter().max().copied().unwrap_or(Fence::NONE)
     }
 
-    /// Carries a decision out, and says what the store must answer.
+    /// Applies a decision, and returns the answer that the store must give.
     pub(super) fn carry_out(&mut self, decision: Decision) -> Answer {
         let durable = decision.durable;
         let changed = decision.change != Change::Keep || decision.note.is_some();

@@ -101,7 +101,7 @@ impl<B: Backend> Race<B> {
         Ok(())
     }
 
-    /// Under `hold` nobody wins, and the claim is held once.
+    /// Under `hold` no caller wins, and the claim is held once.
     async fn for_a_held_claim(&self, round: usize) -> Verdict {
         let operation = self.operation("held", round, OnLapsed::Hold)?;
         let fence = self.stage.claim(&operation).await?.fence;
@@ -147,7 +147,7 @@ impl<B: Backend> Race<B> {
         Ok(())
     }
 
-    /// Each says something else: one is stored, and all hear that one from then on.
+    /// Each has another outcome: one is stored, and all get that one from then on.
     async fn to_complete(&self, round: usize) -> Verdict {
         let operation = self.operation("complete", round, OnLapsed::Rerun)?;
         let fence = self.stage.claim(&operation).await?.fence;
@@ -202,7 +202,7 @@ impl<B: Backend> Race<B> {
         Ok(())
     }
 
-    /// One call whose request was repeated: each copy hears of the same claim.
+    /// One call whose request was repeated: each copy gets the same claim.
     async fn with_one_token(&self, round: usize) -> Verdict {
         let operation = self.operation("token", round, OnLapsed::Hold)?;
         let step = self.stage.begin_step(&operation);
@@ -219,7 +219,7 @@ impl<B: Backend> Race<B> {
     }
 }
 
-/// Checks that one of the begins claimed and all others were told of that claim.
+/// Checks that one of the begins claimed and all others got that claim as existing.
 fn one_claim(answers: &[Answer]) -> Result<Claimed, Deviation> {
     let mut claims = answers.iter().filter_map(|answer| match answer {
         Answer::Claimed(claimed) => Some(claimed),

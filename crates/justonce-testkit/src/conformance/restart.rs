@@ -18,7 +18,7 @@ const RESTARTS: usize = 3;
 
 /// After a restart each record is as it was, or as it was at some moment since the last change
 /// that had to be on disk. Then the protocol goes on, with fences above all earlier ones. A store
-/// that says nothing survives must come back empty.
+/// that declares that nothing survives must be empty after it.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ fn ensure_survived(run: &Run, seen: Option<&Stored>) -> Verdict {
         "{} after a restart\n   kept: {seen:?}\nallowed: {allowed:?}",
         run.name
     );
-    // Said once more without the function's own word on what must be on disk.
+    // Stated again, independent of what the function requires on disk.
     let promised = run.oracle.entry().and_then(|entry| entry.record());
     let must_be_there = promised.is_some_and(|record| match &record.state {
         State::InProgress(claim) => claim.policy.on_lapsed() != OnLapsed::Rerun,

@@ -20,7 +20,7 @@ use super::stage::operation;
 ///
 /// # Errors
 ///
-/// If an outcome is forgotten too early, too late or not as its policy says.
+/// If an outcome is forgotten too early, too late or against its policy.
 pub async fn retention<B: Backend>(backend: B) -> Verdict {
     let stage = Stage::new(backend)?;
     for sweeps in [false, true] {

@@ -106,7 +106,7 @@ impl Run {
         Ok(())
     }
 
-    /// What the rules say to an action, given the fence that the store chose.
+    /// The decision of the rules on an action, given the fence that the store chose.
     fn expected(
         &mut self,
         action: &Action,

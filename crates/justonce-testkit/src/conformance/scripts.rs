@@ -69,7 +69,7 @@ fn ends() -> Vec<Prelude> {
     ]
 }
 
-/// What becomes of claims whose owner died.
+/// Claims whose owner crashed.
 fn lapses() -> Vec<Prelude> {
     let takeover = Line::at(LeaseEnd, BEGIN);
     let sweep = Line::at(LeaseEnd, Sweep);

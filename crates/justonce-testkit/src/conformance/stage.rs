@@ -1,4 +1,4 @@
-//! Short words for the chapters that tell the store themselves what to do.
+//! Helpers for chapters that apply single steps to the store.
 
 use std::future::Future;
 use std::sync::Arc;

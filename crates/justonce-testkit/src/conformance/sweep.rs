@@ -12,7 +12,7 @@ use super::runner::Stage;
 use super::tolerance::same_stored;
 
 /// Sweeps with one record at a time, with a few and with all at once end retentions, remove old
-/// tombstones and hold lapsed claims, as the rules say for each record. What is running, unknown
+/// tombstones and hold lapsed claims, as the rules demand for each record. What is running, unknown
 /// or not yet over stays as it is.
 ///
 /// # Errors
@@ -76,7 +76,7 @@ pub(super) async fn sweep_all<B: Backend>(
     Ok(())
 }
 
-/// Checks that each record is stored as its oracle says.
+/// Checks that each record is stored as its oracle expects.
 async fn ensure_kept<B: Backend>(stage: &Stage<B>, population: &Population) -> Verdict {
     for run in &population.runs {
         let seen = stage.store.get(&run.oracle.id).await?;

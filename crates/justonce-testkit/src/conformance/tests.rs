@@ -248,7 +248,7 @@ fn verdict<B: Backend, C: Future<Output = Verdict>>(
     runtime.block_on(async { chapter(backend.await).await })
 }
 
-/// Asserts that a chapter finds a defect, and that it says what it found.
+/// Asserts that a chapter finds a defect and reports it.
 macro_rules! finds {
     ($chapter:ident, $defect:ident, $message:literal) => {{
         let wrong = plain(Defect::$defect, Survival::Nothing);

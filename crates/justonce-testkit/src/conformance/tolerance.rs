@@ -122,7 +122,10 @@ impl Slack {
             | (State::Failed(Failed::Final(to)), State::Failed(Failed::Final(from))) => {
                 from.expires_at = self.snap(to.expires_at, from.expires_at);
             }
-            (State::Failed(Failed::Waiting(to)), State::Failed(Failed::Waiting(from))) => {
+            (
+                State::Failed(Failed::AwaitingRetry(to)),
+                State::Failed(Failed::AwaitingRetry(from)),
+            ) => {
                 from.retry_at = self.snap(to.retry_at, from.retry_at);
                 from.expires_at = self.snap(to.expires_at, from.expires_at);
             }

@@ -1,4 +1,4 @@
-//! Chapter: those who wait for a claim are woken when it ends, all of them, each time.
+//! Chapter: every end of a claim wakes all its waiters.
 
 use std::future::poll_fn;
 use std::pin::pin;

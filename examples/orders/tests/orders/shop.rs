@@ -7,7 +7,7 @@ use justonce_orders::ledger::Effect;
 use justonce_orders::order::{Order, Reply};
 use justonce_orders::service::{Faults, Said};
 use justonce_orders::trade::Trade;
-use justonce_testkit::servers::{PostgresOptions, PostgresServer};
+use justonce_testbed::{PostgresOptions, PostgresServer};
 use tempfile::TempDir;
 
 use crate::client::post_until_answered;

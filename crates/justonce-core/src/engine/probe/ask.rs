@@ -7,13 +7,12 @@ use crate::claim::Fence;
 use crate::clock::Timestamp;
 use crate::key::Key;
 use crate::outcome::Outcome;
-use crate::record::{RecordId, StateName};
+use crate::protocol::{Resolution, StateName, Why};
+use crate::record_id::RecordId;
 use crate::scope::Scope;
-use crate::step::Resolution;
 use crate::store::Summary;
-use crate::timeline::Why;
 
-/// An operation of which nobody knows whether it took effect.
+/// An operation of which it is not known whether it took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unresolved {
     /// The name of its record.
@@ -47,7 +46,7 @@ impl Unresolved {
     }
 }
 
-/// What the downstream said.
+/// The downstream's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probed {
     /// It took effect; this is the reply.
@@ -72,8 +71,7 @@ impl Probed {
     }
 }
 
-/// Somebody who can ask the downstream. Every `Fn(Unresolved) -> impl Future<Output = Probed>` is
-/// one.
+/// Asks the downstream. Every `Fn(Unresolved) -> impl Future<Output = Probed>` is one.
 ///
 /// ```
 /// use justonce_core::engine::{Probed, Unresolved};
@@ -89,7 +87,7 @@ pub trait Probe: Send + Sync + 'static {
     /// Asks about one operation. It may be called more than once for the same one.
     fn ask(&self, about: Unresolved) -> impl Future<Output = Probed> + Send;
 
-    /// Hears what became of it, to count or log it.
+    /// Gets what became of it, to count or log it.
     fn ended(&self, about: &Unresolved, end: &ProbeEnd) {
         let _ = (about, end);
     }

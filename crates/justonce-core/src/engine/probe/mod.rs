@@ -1,7 +1,7 @@
 //! Unknown operations, resolved by asking the downstream.
 //!
 //! A [`Probe`] is an async function that knows how to ask. The engine finds what is unknown, asks
-//! about it within limits, and resolves by what it hears. Many engines may do so on one store: to
+//! about it within limits, and resolves it by the answer. Many engines may do so on one store: to
 //! ask twice is harmless, and the fence lets only the first word count.
 
 mod ask;

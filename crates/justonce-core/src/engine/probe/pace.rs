@@ -6,12 +6,12 @@ use std::collections::{HashMap, HashSet};
 use crate::claim::Fence;
 use crate::clock::Timestamp;
 use crate::policy::BackOff;
-use crate::record::RecordId;
+use crate::record_id::RecordId;
 
 /// The most operations whose back-off is remembered. Beyond it operations are asked about in every
 /// round, within the limits of a round.
 const MAX_REMEMBERED: usize = 100_000;
-/// The most operations that somebody is waiting for.
+/// The most operations that callers wait for.
 const MAX_HURRIED: usize = 1000;
 
 /// When each operation may be asked about.
@@ -29,7 +29,7 @@ struct Turn {
     tries: u32,
     /// When its back-off is over.
     due: Timestamp,
-    /// When it may be asked about if somebody waits for it.
+    /// When it may be asked about if a caller waits for it.
     soonest: Timestamp,
     /// The last round that has seen it.
     round: u64,
@@ -40,7 +40,7 @@ impl Pace {
         Self { back_off, turns: HashMap::new(), hurried: HashSet::new(), round: 0 }
     }
 
-    /// Somebody waits for this one.
+    /// A caller waits for this one.
     pub(super) fn hurry(&mut self, id: RecordId) -> bool {
         self.hurried.len() < MAX_HURRIED && self.hurried.insert(id)
     }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::ask::{Probe, Unresolved};
 use super::pace::Pace;
@@ -12,61 +12,45 @@ use super::report::{ProbeEnd, ProbeReport};
 use super::settings::ProberSettings;
 use crate::clock::Timestamp;
 use crate::engine::{Engine, Settlement};
-use crate::error::StoreResult;
-use crate::record::{RecordId, StateName};
-use crate::step::{Resolution, Resolve};
+use crate::error::{StoreError, StoreResult};
+use crate::protocol::{Resolution, Resolve, Resolver, StateName};
+use crate::record_id::RecordId;
 use crate::store::{Cursor, ListQuery};
-use crate::timeline::Resolver;
+use crate::worker::{Next, Rounds, Worker, WorkerHealth};
 
 /// How many records one look into the store may bring.
 const PAGE: usize = 256;
-/// How many times more rounds there are, at most, when somebody is always in a hurry.
-const HURRIED_ROUNDS: u32 = 8;
-
 /// A prober that runs in the background; it stops when this is dropped. Questions that are under
-/// way are dropped with it, and nothing is lost: they are asked again by whoever comes next.
+/// way are dropped with it, and nothing is lost: the next prober asks them again.
 #[derive(Debug)]
 pub struct Prober {
-    task: JoinHandle<()>,
-    shared: Arc<Shared>,
-}
-
-/// What the handle and the task share.
-#[derive(Debug)]
-struct Shared {
-    pace: Mutex<Pace>,
-    wake: Notify,
+    worker: Worker,
+    pace: Arc<Mutex<Pace>>,
 }
 
 impl Prober {
-    /// Somebody waits for this operation: it is asked about soon, if it is among those that this
-    /// prober asks about.
+    /// Asks about this operation soon, because a caller waits for it, if it is among those that
+    /// this prober asks about.
     pub fn hurry(&self, id: RecordId) {
-        if self.shared.pace().hurry(id) {
-            self.shared.wake.notify_one();
+        if lock(&self.pace).hurry(id) {
+            self.worker.wake();
         }
     }
-}
 
-impl Drop for Prober {
-    fn drop(&mut self) {
-        self.task.abort();
+    /// How the worker of this prober is doing; a page of unknown operations is one round.
+    #[must_use]
+    pub fn health(&self) -> WorkerHealth {
+        self.worker.health()
     }
 }
 
-impl Shared {
-    fn new(settings: &ProberSettings) -> Arc<Self> {
-        let pace = Mutex::new(Pace::new(settings.back_off));
-        Arc::new(Self { pace, wake: Notify::new() })
-    }
-
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A panic elsewhere does not matter: the back-offs are only kept to ask less often.
+fn lock(pace: &Mutex<Pace>) -> MutexGuard<'_, Pace> {
+    pace.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Engine {
-    /// Asks once about everything that is unknown now, and resolves what it hears.
+    /// Asks once about everything that is unknown now, and resolves it by the answers.
     ///
     /// ```
     /// use justonce_core::engine::{Probed, ProberSettings, Unresolved};
@@ -90,9 +74,9 @@ impl Engine {
         settings: ProberSettings,
         probe: impl Probe,
     ) -> StoreResult<ProbeReport> {
-        let mut round = Round::new(self, settings, probe);
+        let mut pages = Pages::new(self, settings, probe);
         loop {
-            let report = round.page().await?;
+            let report = pages.page().await?;
             if !report.more {
                 return Ok(report);
             }
@@ -106,27 +90,21 @@ impl Engine {
     /// Outside a tokio runtime.
     #[must_use = "the prober stops when it is dropped"]
     pub fn start_prober(&self, settings: ProberSettings, probe: impl Probe) -> Prober {
-        let mut round = Round::new(self, settings, probe);
-        let shared = Arc::clone(&round.shared);
-        let task = tokio::spawn(async move {
-            loop {
-                match round.page().await {
-                    Ok(report) if report.more => {}
-                    // A store that fails is asked again with the next round.
-                    Ok(_) | Err(_) => round.pause().await,
-                }
-            }
-        });
-        Prober { task, shared }
+        let engine = self.clone();
+        let schedule =
+            self.schedule("prober", settings.every).jitter(move || engine.inner.entropy.next_u32());
+        let pages = Pages::new(self, settings, probe);
+        let pace = Arc::clone(&pages.pace);
+        Prober { worker: Worker::start(schedule, pages), pace }
     }
 }
 
-/// One prober at work.
-struct Round<P> {
+/// What is unknown, page by page.
+struct Pages<P> {
     engine: Engine,
     settings: Arc<ProberSettings>,
     probe: Arc<P>,
-    shared: Arc<Shared>,
+    pace: Arc<Mutex<Pace>>,
     places: Arc<Semaphore>,
     /// Where time begins for the back-offs: they are a matter of this process only.
     start: Instant,
@@ -134,11 +112,11 @@ struct Round<P> {
     report: ProbeReport,
 }
 
-impl<P: Probe> Round<P> {
+impl<P: Probe> Pages<P> {
     fn new(engine: &Engine, settings: ProberSettings, probe: P) -> Self {
         Self {
             engine: engine.clone(),
-            shared: Shared::new(&settings),
+            pace: Arc::new(Mutex::new(Pace::new(settings.back_off))),
             places: Arc::new(Semaphore::new(settings.at_once.max(1))),
             settings: Arc::new(settings),
             probe: Arc::new(probe),
@@ -166,7 +144,7 @@ impl<P: Probe> Round<P> {
         let found = page.records.into_iter().filter_map(Unresolved::of);
         self.ask_all(found.collect()).await;
         if !self.report.more {
-            self.shared.pace().round_over();
+            lock(&self.pace).round_over();
         }
         Ok(self.report)
     }
@@ -177,7 +155,7 @@ impl<P: Probe> Round<P> {
         for about in found {
             self.report.found += 1;
             let now = self.now();
-            if !self.shared.pace().is_due(about.id, about.fence, now) {
+            if !lock(&self.pace).is_due(about.id, about.fence, now) {
                 continue;
             }
             // The semaphore is never closed.
@@ -210,7 +188,7 @@ impl<P: Probe> Round<P> {
         self.probe.ended(&about, &end);
         let now = self.now();
         let jitter = self.engine.inner.entropy.next_u32();
-        let mut pace = self.shared.pace();
+        let mut pace = lock(&self.pace);
         match end {
             ProbeEnd::Resolved(_) | ProbeEnd::Lost(_) => pace.forget(about.id),
             ProbeEnd::Unclear | ProbeEnd::TooEarly | ProbeEnd::NoAnswer | ProbeEnd::Store(_) => {
@@ -219,23 +197,22 @@ impl<P: Probe> Round<P> {
         }
     }
 
-    /// Waits for the next round, or until somebody is in a hurry. Nodes that started together do
-    /// not stay together.
-    async fn pause(&mut self) {
-        self.after = None;
-        let half = self.settings.every / 2;
-        let share = f64::from(self.engine.inner.entropy.next_u32()) / f64::from(u32::MAX);
-        let pause = half + half.mul_f64(share);
-        // However many are in a hurry, the store is not looked into all the time.
-        let least = pause / HURRIED_ROUNDS;
-        sleep(least).await;
-        // Woken or not, the next thing is a look into the store.
-        let _ = timeout(pause - least, self.shared.wake.notified()).await;
-    }
-
     /// How long this prober has been working.
     fn now(&self) -> Timestamp {
         Timestamp::ZERO.after(self.start.elapsed())
+    }
+}
+
+impl<P: Probe> Rounds for Pages<P> {
+    type Error = StoreError;
+
+    async fn round(&mut self) -> StoreResult<Next> {
+        let page = self.page().await;
+        if page.as_ref().is_ok_and(|report| report.more) {
+            return Ok(Next::More);
+        }
+        self.after = None;
+        page.map(|_| Next::Pause)
     }
 }
 
@@ -254,8 +231,8 @@ impl<P: Probe> Question<P> {
         let scope = about.scope.clone();
         // In a task of its own, so that a panic in it is one question without an answer.
         let asked = tokio::spawn({
-            let patience = settings.timeout;
-            async move { timeout(patience, probe.ask(about)).await }
+            let limit = settings.timeout;
+            async move { timeout(limit, probe.ask(about)).await }
         });
         let answer = match AbortOnDrop(asked).ended().await {
             Some(Ok(probed)) => probed,
@@ -279,7 +256,7 @@ impl<P: Probe> Question<P> {
     }
 }
 
-/// A task that ends when nobody waits for it any more.
+/// A task that is aborted when this is dropped.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> AbortOnDrop<T> {

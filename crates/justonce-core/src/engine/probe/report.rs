@@ -1,8 +1,7 @@
 //! What came of asking.
 
 use crate::error::StoreError;
-use crate::step::Lost;
-use crate::timeline::HowResolved;
+use crate::protocol::{HowResolved, Lost};
 
 /// What became of one question.
 #[derive(Debug)]
@@ -15,7 +14,7 @@ pub enum ProbeEnd {
     TooEarly,
     /// The probe took too long, or panicked. It is asked again later.
     NoAnswer,
-    /// Somebody else was faster: nothing was changed.
+    /// Another resolution came first: nothing was changed.
     Lost(Lost),
     /// The store failed. If the operation is still unknown, it is asked again later.
     Store(StoreError),

@@ -5,52 +5,33 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use justonce::store::{Cursor, ListQuery, MAX_PAGE, Summary};
-use justonce::{RecordId, Scope, StateName};
-use serde::Deserialize;
+use justonce::store::{Cursor, ListQuery, Summary};
+use justonce::{Key, RecordId, StateName};
+use justonce_admin_api::{KeyFilter, KeyPage};
 
 use super::view;
 use crate::admin::problem::Refusal;
-use crate::admin::server::Watched;
-use crate::admin::wire::KeyPage;
+use crate::admin::request::{cursor, limit, scope};
+use crate::admin::server::AdminState;
 
-/// How many records a page has unless somebody says otherwise.
-const DEFAULT_PAGE: usize = 100;
-/// How many pages of the store one request looks at: keys are looked for in what the store lists.
-const MAX_LOOKS: usize = 20;
+/// How many pages of the store one request reads: keys are compared after the store has listed
+/// them.
+const MAX_STORE_PAGES: usize = 20;
 
-/// What is looked for.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
-    state: Option<String>,
-    tenant: Option<String>,
-    route: Option<String>,
-    operation: Option<String>,
-    /// What the key begins with.
-    prefix: Option<String>,
-    /// What the key has somewhere.
-    text: Option<String>,
-    /// How long a record has not changed: `1h`.
-    unchanged_for: Option<String>,
-    limit: Option<usize>,
-    after: Option<String>,
-}
-
-/// One page of the records that are looked for, in the order of their names.
+/// One page of the records that the filter selects, in the order of their ids.
 pub(crate) async fn list(
-    State(watched): State<Arc<Watched>>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    State(admin): State<Arc<AdminState>>,
+    filter: Result<Query<KeyFilter>, QueryRejection>,
 ) -> Result<Json<KeyPage>, Refusal> {
-    let Query(wanted) = wanted.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let mut query = wanted.query()?;
+    let Query(filter) = filter?;
+    let mut query = query(&filter)?;
     let limit = query.limit;
     let mut found: Vec<Summary> = Vec::new();
     let mut damaged: Vec<RecordId> = Vec::new();
-    for _ in 0..MAX_LOOKS {
+    for _ in 0..MAX_STORE_PAGES {
         query.limit = limit - found.len();
-        let page = watched.engine.store().list(&query).await?;
-        found.extend(page.records.into_iter().filter(|one| wanted.has_key_of(one)));
+        let page = admin.engine.store().list(&query).await?;
+        found.extend(page.records.into_iter().filter(|one| has_key(&filter, one.key.as_ref())));
         damaged.extend(page.damaged);
         query.after = page.next;
         if query.after.is_none() || found.len() >= limit {
@@ -64,44 +45,28 @@ pub(crate) async fn list(
     }))
 }
 
-impl Wanted {
-    /// The query for the store.
-    fn query(&self) -> Result<ListQuery, Refusal> {
-        let limit = self.limit.unwrap_or(DEFAULT_PAGE);
-        if !(1..=MAX_PAGE).contains(&limit) {
-            return Err(Refusal::invalid(format!("`limit` must be 1 to {MAX_PAGE}.")));
-        }
-        Ok(ListQuery {
-            state: self.state.as_deref().map(state).transpose()?,
-            scope: self.scope()?,
-            unchanged_for: self.unchanged_for.as_deref().map(age).transpose()?,
-            limit,
-            after: self.after.as_deref().map(cursor).transpose()?,
-        })
-    }
+/// What of the filter the store checks.
+fn query(filter: &KeyFilter) -> Result<ListQuery, Refusal> {
+    Ok(ListQuery {
+        state: filter.state.as_deref().map(state).transpose()?,
+        scope: scope([
+            ("tenant", &filter.tenant),
+            ("route", &filter.route),
+            ("operation", &filter.operation),
+        ])?,
+        unchanged_for: filter.unchanged_for.as_deref().map(age).transpose()?,
+        limit: limit(filter.limit)?,
+        after: cursor(filter.after.as_deref())?,
+    })
+}
 
-    fn scope(&self) -> Result<Option<Scope>, Refusal> {
-        let parts =
-            [("tenant", &self.tenant), ("route", &self.route), ("operation", &self.operation)];
-        let given = parts.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        let mut given = given.peekable();
-        if given.peek().is_none() {
-            return Ok(None);
-        }
-        let builder = given
-            .fold(Scope::builder(), |builder, (name, value)| builder.part(name, value.as_str()));
-        builder.build().map(Some).map_err(|error| Refusal::invalid(format!("The scope: {error}.")))
-    }
-
-    /// Whether a record has the key that is looked for. Tombstones have none.
-    fn has_key_of(&self, summary: &Summary) -> bool {
-        let key = summary.key.as_ref().map(justonce::Key::as_str);
-        let fits = |wanted: &Option<String>, is: fn(&str, &str) -> bool| {
-            wanted.as_deref().is_none_or(|wanted| key.is_some_and(|key| is(key, wanted)))
-        };
-        fits(&self.prefix, |key, wanted| key.starts_with(wanted))
-            && fits(&self.text, |key, wanted| key.contains(wanted))
-    }
+/// Whether the key is one that the filter selects. Tombstones have no key.
+fn has_key(filter: &KeyFilter, key: Option<&Key>) -> bool {
+    let fits = |wanted: &Option<String>, is: fn(&str, &str) -> bool| {
+        wanted.as_deref().is_none_or(|wanted| key.is_some_and(|key| is(key.as_str(), wanted)))
+    };
+    fits(&filter.prefix, |key, wanted| key.starts_with(wanted))
+        && fits(&filter.text, |key, wanted| key.contains(wanted))
 }
 
 fn state(name: &str) -> Result<StateName, Refusal> {
@@ -115,10 +80,4 @@ fn state(name: &str) -> Result<StateName, Refusal> {
 fn age(text: &str) -> Result<std::time::Duration, Refusal> {
     humantime::parse_duration(text)
         .map_err(|_| Refusal::invalid("`unchanged_for` must be a duration, as in 1h."))
-}
-
-pub(crate) fn cursor(text: &str) -> Result<Cursor, Refusal> {
-    RecordId::parse(text)
-        .map(Cursor)
-        .ok_or_else(|| Refusal::invalid("`after` must be the `next` of a page before."))
 }

@@ -1,4 +1,4 @@
-//! Outcomes that somebody gives, in the form in which answers are stored.
+//! Outcomes of resolutions, in the form in which responses are stored.
 
 use bytes::Bytes;
 use data_encoding::BASE64;
@@ -6,13 +6,12 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use justonce::http::{Rule, outcome_of};
 use justonce::{MAX_BODY_BYTES, Outcome};
+use justonce_admin_api::OutcomeInput;
 
 use crate::admin::problem::Refusal;
-use crate::admin::wire::GivenOutcome;
 
-/// What is stored and replayed. Headers that are never stored of an answer are not stored of this
-/// one either.
-pub(crate) fn outcome(given: &GivenOutcome) -> Result<Outcome, Refusal> {
+/// What is stored and replayed. Headers that are never stored of a response are dropped.
+pub(crate) fn outcome(given: &OutcomeInput) -> Result<Outcome, Refusal> {
     let body = body(given)?;
     if body.len() > MAX_BODY_BYTES {
         let detail = format!("The body of the outcome is over {MAX_BODY_BYTES} bytes.");
@@ -43,9 +42,9 @@ pub(crate) fn outcome(given: &GivenOutcome) -> Result<Outcome, Refusal> {
     Ok(outcome)
 }
 
-/// An outcome of an operation that did not come over HTTP: bytes, and nothing else. One that says
-/// nothing at all would be replayed as an empty success.
-fn without_status(given: &GivenOutcome, body: Bytes) -> Result<Outcome, Refusal> {
+/// The outcome of an operation that did not come over HTTP: only bytes. Without any, it would be
+/// replayed as an empty success.
+fn without_status(given: &OutcomeInput, body: Bytes) -> Result<Outcome, Refusal> {
     if !given.headers.is_empty() {
         return Err(Refusal::invalid("An outcome with headers needs a `status`."));
     }
@@ -59,7 +58,7 @@ const SAYS_NOTHING: &str = "The outcome says nothing. Give the answer that clien
                             its `status`, and `body`, `json` or `body_base64`; an empty one has a \
                             `status`, as in 204.";
 
-fn body(given: &GivenOutcome) -> Result<Bytes, Refusal> {
+fn body(given: &OutcomeInput) -> Result<Bytes, Refusal> {
     match (&given.body, &given.json, &given.body_base64) {
         (None, None, None) => Ok(Bytes::new()),
         (Some(text), None, None) => Ok(Bytes::copy_from_slice(text.as_bytes())),

@@ -7,62 +7,52 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use justonce::store::{Cursor, ListQuery};
 use justonce::{Engine, RecordId};
-use serde::Deserialize;
+use justonce_admin_api::{KeyDetail, ShowQuery};
 
 use super::view;
 use crate::admin::problem::Refusal;
-use crate::admin::server::Watched;
-use crate::admin::wire::KeyDetail;
+use crate::admin::server::AdminState;
 
-/// The fewest digits by which a record may be named.
+/// The fewest digits of an abbreviated id.
 const MIN_DIGITS: usize = 8;
-/// The digits of a whole name.
+/// The digits of a whole id.
 const ALL_DIGITS: usize = 64;
-/// How many pages are looked at for a name that is not whole.
-const MAX_LOOKS: usize = 4;
+/// How many pages of the store are read for an abbreviated id.
+const MAX_STORE_PAGES: usize = 4;
 
-/// How much is shown.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Shown {
-    /// Whether the headers and the body of the outcome are shown too.
-    #[serde(default)]
-    pub(crate) contents: bool,
-}
-
-/// A record, by its name or by the beginning of its name.
+/// A record, by its id or the beginning of it.
 pub(crate) async fn show(
-    State(watched): State<Arc<Watched>>,
-    Path(name): Path<String>,
-    shown: Result<Query<Shown>, QueryRejection>,
+    State(admin): State<Arc<AdminState>>,
+    Path(id): Path<String>,
+    query: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Result<Json<KeyDetail>, Refusal> {
-    let Query(shown) = shown.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let id = find(&watched.engine, &name).await?;
-    let looked = watched.engine.look(id).await?.ok_or_else(Refusal::not_found)?;
-    view::detail(id, &looked, shown.contents).map(Json).ok_or_else(Refusal::not_found)
+    let Query(ShowQuery { contents }) = query?;
+    let id = find(&admin.engine, &id).await?;
+    let looked = admin.engine.inspect(id).await?.ok_or_else(Refusal::not_found)?;
+    view::detail(id, &looked, contents).map(Json).ok_or_else(Refusal::not_found)
 }
 
-/// The record of this name, which may be cut as long as only one begins so.
-pub(crate) async fn find(engine: &Engine, name: &str) -> Result<RecordId, Refusal> {
-    if let Some(id) = RecordId::parse(name) {
+/// The id that begins so. Only one may.
+pub(crate) async fn find(engine: &Engine, text: &str) -> Result<RecordId, Refusal> {
+    if let Some(id) = RecordId::parse(text) {
         return Ok(id);
     }
-    let name = name.to_ascii_lowercase();
-    let is_hex = name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let first = RecordId::parse(&format!("{name:0<ALL_DIGITS$}"));
-    let Some(first) = first.filter(|_| is_hex && name.len() >= MIN_DIGITS) else {
+    let text = text.to_ascii_lowercase();
+    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let first = RecordId::parse(&format!("{text:0<ALL_DIGITS$}"));
+    let Some(first) = first.filter(|_| is_hex && text.len() >= MIN_DIGITS) else {
         let detail = format!(
             "A record is named by {ALL_DIGITS} hexadecimal digits, or by at least the first \
              {MIN_DIGITS} of them."
         );
         return Err(Refusal::invalid(detail));
     };
-    // Records are listed in the order of their names, so those that begin so come first.
+    // Records are listed in the order of their ids, so those that begin so come first.
     let mut query = ListQuery { limit: 2, after: Cursor::before(first), ..ListQuery::default() };
     let mut found = Vec::new();
-    for _ in 0..MAX_LOOKS {
+    for _ in 0..MAX_STORE_PAGES {
         let page = engine.store().list(&query).await?;
-        let begins = |id: &RecordId| id.to_string().starts_with(&name);
+        let begins = |id: &RecordId| id.to_string().starts_with(&text);
         let behind = page.records.iter().any(|one| !begins(&one.id));
         found.extend(page.records.iter().map(|one| one.id).filter(begins));
         if behind || found.len() > 1 || page.next.is_none() {

@@ -3,15 +3,14 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use data_encoding::BASE64;
-use justonce::engine::Looked;
+use justonce::engine::Inspected;
 use justonce::store::{ListQuery, Summary};
 use justonce::{
     Body, Checkpoint, Existing, Failed, Note, NoteKind, Outcome, Record, RecordId, State,
     StateName, Timestamp,
 };
-
-use crate::admin::wire::{
-    ClaimDetail, KeyDetail, KeyRow, NoteRow, OutcomeDetail, PointDetail, UnknownDetail,
+use justonce_admin_api::{
+    CheckpointDetail, ClaimDetail, KeyDetail, KeyRow, OutcomeDetail, TimelineNote, UnknownDetail,
 };
 
 /// A record in a list.
@@ -33,10 +32,10 @@ pub(crate) fn row(summary: &Summary) -> KeyRow {
     }
 }
 
-/// A record with its timeline. The contents of its outcome are shown only to those who ask.
-pub(crate) fn detail(id: RecordId, looked: &Looked, contents: bool) -> Option<KeyDetail> {
+/// A record with its timeline, and the contents of its outcome if they were requested.
+pub(crate) fn detail(id: RecordId, looked: &Inspected, contents: bool) -> Option<KeyDetail> {
     let entry = &looked.stored.entry;
-    // At the beginning of time nothing has ended, so every entry has its summary.
+    // At time zero no retention has ended, so every entry has a summary.
     let mut summary = ListQuery::default().matches(id, entry, Timestamp::ZERO)?;
     summary.state = looked.state();
     let record = entry.record();
@@ -62,7 +61,7 @@ fn claim(record: &Record) -> Option<ClaimDetail> {
     })
 }
 
-fn unknown(looked: &Looked, record: Option<&Record>) -> Option<UnknownDetail> {
+fn unknown(looked: &Inspected, record: Option<&Record>) -> Option<UnknownDetail> {
     let Some(Existing::Unknown(unknown)) = &looked.existing else { return None };
     let owner = match &record?.state {
         State::InProgress(claim) => &claim.owner,
@@ -82,7 +81,7 @@ fn unknown(looked: &Looked, record: Option<&Record>) -> Option<UnknownDetail> {
 
 fn retry_at(record: &Record) -> Option<String> {
     match &record.state {
-        State::Failed(Failed::Waiting(waiting)) => Some(moment(waiting.retry_at)),
+        State::Failed(Failed::AwaitingRetry(waiting)) => Some(moment(waiting.retry_at)),
         _ => None,
     }
 }
@@ -91,13 +90,13 @@ const fn checkpoint(record: &Record) -> Option<&Checkpoint> {
     match &record.state {
         State::InProgress(claim) => claim.checkpoint.as_ref(),
         State::Unknown(unknown) => unknown.checkpoint.as_ref(),
-        State::Failed(Failed::Waiting(waiting)) => waiting.checkpoint.as_ref(),
+        State::Failed(Failed::AwaitingRetry(waiting)) => waiting.checkpoint.as_ref(),
         State::Completed(_) | State::Failed(Failed::Final(_)) => None,
     }
 }
 
-fn point(checkpoint: &Checkpoint) -> PointDetail {
-    PointDetail { name: checkpoint.name().to_owned(), bytes: checkpoint.data().len() }
+fn point(checkpoint: &Checkpoint) -> CheckpointDetail {
+    CheckpointDetail { name: checkpoint.name().to_owned(), bytes: checkpoint.data().len() }
 }
 
 const fn outcome(record: &Record) -> Option<&Outcome> {
@@ -129,12 +128,12 @@ fn outcome_detail(outcome: &Outcome, contents: bool) -> OutcomeDetail {
     }
 }
 
-fn note(note: &Note) -> NoteRow {
-    let mut row = NoteRow {
+fn note(note: &Note) -> TimelineNote {
+    let mut row = TimelineNote {
         at: moment(note.at),
         fence: note.fence.get(),
         what: note.kind.as_str().to_owned(),
-        ..NoteRow::default()
+        ..TimelineNote::default()
     };
     match &note.kind {
         NoteKind::Claimed(owner) | NoteKind::TakenOver(owner) => {

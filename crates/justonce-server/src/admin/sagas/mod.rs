@@ -1,5 +1,4 @@
-//! The sagas in the store, whichever program runs them: find them, look at them, and make stuck
-//! ones due again.
+//! Sagas of any program on the same store: list them, show them, and make stuck ones due again.
 
 mod list;
 mod retry;

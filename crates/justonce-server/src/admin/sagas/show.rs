@@ -1,4 +1,4 @@
-//! `GET /sagas/{id}`: one saga with what became of its steps.
+//! `GET /sagas/{id}`: one saga with its steps.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use justonce::saga::SeenSaga;
+use justonce_admin_api::{SagaDetail, ShowQuery};
 
 use super::view;
-use crate::admin::keys::{Shown, detail, find};
+use crate::admin::keys::{detail, find};
 use crate::admin::problem::Refusal;
-use crate::admin::server::Watched;
-use crate::admin::wire::SagaDetail;
+use crate::admin::server::AdminState;
 
-/// A saga, by the name of its record or by the beginning of it.
+/// A saga, by the id of its record or the beginning of it.
 pub(crate) async fn show(
-    State(watched): State<Arc<Watched>>,
-    Path(name): Path<String>,
-    shown: Result<Query<Shown>, QueryRejection>,
+    State(admin): State<Arc<AdminState>>,
+    Path(id): Path<String>,
+    query: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Result<Json<SagaDetail>, Refusal> {
-    let Query(shown) = shown.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let id = find(&watched.engine, &name).await?;
-    let looked = watched.engine.look(id).await?.ok_or_else(Refusal::not_found)?;
+    let Query(ShowQuery { contents }) = query?;
+    let id = find(&admin.engine, &id).await?;
+    let looked = admin.engine.inspect(id).await?.ok_or_else(Refusal::not_found)?;
     let seen = SeenSaga::of(&looked.stored).ok_or_else(Refusal::no_saga)?;
-    let record = detail(id, &looked, shown.contents).ok_or_else(Refusal::not_found)?;
-    Ok(Json(view::detail(&seen, record, shown.contents)))
+    let record = detail(id, &looked, contents).ok_or_else(Refusal::not_found)?;
+    Ok(Json(view::detail(&seen, record, contents)))
 }

@@ -2,10 +2,10 @@
 
 use justonce::saga::{Log, LoggedStep, Mark, SeenSaga};
 use justonce::store::Summary;
+use justonce_admin_api::{FailedStep, KeyDetail, KeyRow, SagaDetail, SagaRow, StepRow};
 use serde_json::Value;
 
 use crate::admin::keys::row as key_row;
-use crate::admin::wire::{FallenStep, KeyDetail, KeyRow, SagaDetail, SagaRow, StepRow};
 
 /// A saga in a list.
 pub(super) fn row(summary: &Summary, seen: &SeenSaga) -> SagaRow {
@@ -15,21 +15,14 @@ pub(super) fn row(summary: &Summary, seen: &SeenSaga) -> SagaRow {
 fn of_record(record: KeyRow, seen: &SeenSaga) -> SagaRow {
     let stuck = seen.log.iter().flat_map(Log::steps).filter(|step| is_stuck(step));
     SagaRow {
-        id: record.id,
+        record: KeyRow { state: seen.state.as_str().to_owned(), expires_at: None, ..record },
         saga: seen.saga.clone(),
-        state: seen.state.as_str().to_owned(),
-        key: record.key,
-        scope: record.scope,
-        fence: record.fence,
-        attempt: record.attempt,
-        created_at: record.created_at,
-        changed_at: record.changed_at,
         stuck: stuck.map(|step| step.planned.name.clone()).collect(),
         parked: seen.log.as_ref().and_then(Log::parked).map(str::to_owned),
     }
 }
 
-/// A saga with its steps. Its context is shown only to those who ask.
+/// A saga with its steps, and its context if contents were requested.
 pub(super) fn detail(seen: &SeenSaga, record: KeyDetail, contents: bool) -> SagaDetail {
     let KeyDetail { row, claim, outcome, timeline, timeline_dropped, .. } = record;
     let log = seen.log.as_ref();
@@ -37,7 +30,7 @@ pub(super) fn detail(seen: &SeenSaga, record: KeyDetail, contents: bool) -> Saga
         row: of_record(row, seen),
         claim,
         steps: log.map(|log| log.steps().iter().map(step).collect()).unwrap_or_default(),
-        fallen: log.and_then(Log::fallen).map(|step| FallenStep {
+        fallen: log.and_then(Log::fallen).map(|step| FailedStep {
             step: step.planned.name.clone(),
             why: step.why.clone().unwrap_or_default(),
         }),

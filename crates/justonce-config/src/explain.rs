@@ -1,0 +1,359 @@
+//! A configuration in plain words, for `justonce check`.
+
+use justonce_core::{AfterRetention, OnLapsed};
+
+use super::settings::{
+    BodyMode, Effect, Expected, JsonFields, KeyFormat, KeySettings, KeySource, KeySyntax,
+    PathEscapes, ProbeOutcome, ProbeRule, RouteSettings, ScopePart, Settings, StatusRule, StoreUrl,
+    WhenBusy, WhenStoreDown,
+};
+use super::warnings::{REFRESHED, is_by_token};
+use super::words::{duration, header, headers, list, size, wrap};
+
+/// The widest line, in characters.
+const WIDTH: usize = 90;
+/// What the default route is for, if there are others.
+const REST: &str = "Everything else: POST and PATCH that no route is for";
+
+/// Tells what the gateway does with each route, in plain words.
+#[must_use]
+pub fn explain(settings: &Settings) -> String {
+    let mut parts = vec![wrap(&gateway(settings), "", "", WIDTH)];
+    parts.extend(settings.routes.iter().map(|route| explain_route(route, "")));
+    let rest = if settings.routes.is_empty() { "Every POST and PATCH" } else { REST };
+    parts.push(explain_route(&settings.default_route, rest));
+    parts.join("\n\n")
+}
+
+fn gateway(settings: &Settings) -> String {
+    let tls = if settings.tls.is_some() { "with TLS" } else { "in cleartext" };
+    let store = match &settings.store {
+        StoreUrl::Memory => "in memory only".to_owned(),
+        StoreUrl::File(path) => format!("in the directory {}", path.display()),
+        StoreUrl::Redis(url) => format!("in Redis at {url}"),
+        StoreUrl::Postgres(url) => format!("in PostgreSQL at {url}"),
+        StoreUrl::Tiered { redis, postgres } => {
+            format!("in PostgreSQL at {postgres}, with Redis at {redis} in front for duplicates")
+        }
+    };
+    let admin = match (settings.admin, &settings.admin_token) {
+        (None, _) => "There is no address for operators.".to_owned(),
+        (Some(admin), None) => format!("Operators connect to {admin}."),
+        (Some(admin), Some(_)) => format!("Operators connect to {admin} and show a token."),
+    };
+    let callbacks = match (settings.admin, &settings.callback_token) {
+        (Some(_), Some(_)) => {
+            " The service may tell there, with a token of its own, what became of an operation."
+        }
+        _ => "",
+    };
+    let breaker = settings.breaker.map_or_else(String::new, |breaker| {
+        format!(
+            " An upstream that fails {} % of at least {} requests within {} gets no new \
+             operations for {}.",
+            (breaker.failure_ratio * 100.0).round(),
+            breaker.min_requests,
+            duration(breaker.window),
+            duration(breaker.open_for)
+        )
+    });
+    format!(
+        "The gateway listens on {} {tls} and forwards to {}. Records are kept {store}. \
+         {admin}{callbacks}{breaker}",
+        settings.listen,
+        list(&settings.upstreams),
+    )
+}
+
+fn explain_route(route: &RouteSettings, rest: &str) -> String {
+    let head = match &route.pattern {
+        None => rest.to_owned(),
+        Some(pattern) if pattern.to_string() == route.name => format!("Route {pattern}"),
+        Some(pattern) => format!("Route {}: {pattern}", route.name),
+    };
+    let Some(key) = &route.key else {
+        let text = "Not protected: requests pass through, with or without a key.";
+        return format!("{head}\n{}", bullet(text));
+    };
+    let said = [
+        format!("Key: {}", key_words(key)),
+        format!("Scope: {}", scope_words(route)),
+        format!("Same request: {}", fingerprint_words(route)),
+        format!("Concurrent duplicate: {}", busy_words(route)),
+        format!("After a crash: {}", lapsed_words(route)),
+        format!("When unknown: {}", probe_words(route)),
+        format!("Answers: {}", status_words(&route.store_status)),
+        format!("Replays: {}", retention_words(route)),
+        format!("Store down: {}", store_down_words(route)),
+        format!("Limits: {}", limit_words(route)),
+    ];
+    let lines: Vec<String> = said.iter().map(|text| bullet(text)).collect();
+    format!("{head}\n{}", lines.join("\n"))
+}
+
+fn bullet(text: &str) -> String {
+    wrap(text, "  - ", "    ", WIDTH)
+}
+
+fn key_words(key: &KeySettings) -> String {
+    let source = match &key.source {
+        KeySource::Content => {
+            return "made from the content: equal requests in one scope are one operation."
+                .to_owned();
+        }
+        KeySource::Header(name) => format!("the header {}", header(name)),
+        KeySource::Json(place) => format!("the value at {place} of the JSON body"),
+        KeySource::Query(name) => format!("the query parameter `{name}`"),
+        _ => "another part of the request".to_owned(),
+    };
+    let presence = if key.required {
+        "required: a request without it gets 400."
+    } else {
+        "optional: a request without it passes unprotected."
+    };
+    let mut words = format!("{source}, {presence} It has {} to {} visible", key.min, key.max);
+    words.push_str(" characters");
+    match &key.format {
+        KeyFormat::Any => {}
+        KeyFormat::Uuid => words.push_str(" and must be a UUID"),
+        KeyFormat::Regex(regex) => {
+            words.push_str(&format!(" and must match `{regex}` as a whole"));
+        }
+    }
+    match (&key.source, key.syntax) {
+        (KeySource::Header(_), KeySyntax::Strict) => words.push_str(", in quotes (RFC 9651)."),
+        (KeySource::Header(_), KeySyntax::Lenient) => words.push_str(", in quotes or bare."),
+        _ => words.push('.'),
+    }
+    words
+}
+
+fn scope_words(route: &RouteSettings) -> String {
+    let (mut principals, mut tenants) = (Vec::new(), Vec::new());
+    for part in &route.scope {
+        match part {
+            ScopePart::Caller => {
+                principals.push("`Authorization`, or `X-Api-Key` where there is none".to_owned());
+            }
+            ScopePart::Principal(name) => principals.push(header(name)),
+            ScopePart::Cookie(name) => principals.push(format!("the cookie `{name}`")),
+            ScopePart::Tenant(header) => tenants.push(header),
+            _ => principals.push("another part of the request".to_owned()),
+        }
+    }
+    let mut parts = Vec::new();
+    if !principals.is_empty() {
+        parts.push(format!("its caller, told apart by {}", list(&principals)));
+    }
+    if !tenants.is_empty() {
+        parts.push(format!("the tenant in {}", headers(tenants)));
+    }
+    if parts.is_empty() {
+        return "all callers share one namespace; whoever knows a key gets its outcome.".to_owned();
+    }
+    let nameless = if principals.is_empty() {
+        "Callers that send none of it share a namespace of their own."
+    } else {
+        "Callers that send none of it share a namespace of their own, and get an outcome only with \
+         the very same `Cookie`."
+    };
+    let refreshed = if is_by_token(route) { format!(" {REFRESHED}") } else { String::new() };
+    format!("a key belongs to {}. {nameless}{refreshed}", list(&parts))
+}
+
+fn fingerprint_words(route: &RouteSettings) -> String {
+    let rule = &route.fingerprint;
+    let mut parts = vec!["host".to_owned(), "method".to_owned(), "path".to_owned()];
+    if rule.query {
+        parts.push("query".to_owned());
+    }
+    if !rule.headers.is_empty() {
+        parts.push(format!("the headers {}", headers(&rule.headers)));
+    }
+    let mut more = "";
+    match &rule.body {
+        BodyMode::Ignored => more = " The body does not count.",
+        BodyMode::Raw => parts.push("the bytes of the body".to_owned()),
+        BodyMode::Form => {
+            parts.push("the body as a form, whatever the order of its fields".to_owned());
+        }
+        BodyMode::Json(places) => {
+            parts.push(match places {
+                JsonFields::All => "the body as JSON".to_owned(),
+                JsonFields::Without(places) => format!("the body as JSON without {}", list(places)),
+                JsonFields::Only(places) => format!("what the JSON body has at {}", list(places)),
+            });
+            more = " Key order and white space do not count.";
+        }
+        _ => parts.push("the body".to_owned()),
+    }
+    let end = match route.key.as_ref().map(|key| &key.source) {
+        Some(KeySource::Content) => "",
+        _ => " The same key with another request gets 422.",
+    };
+    format!("{} are the same.{more}{end}", list(&parts))
+}
+
+fn busy_words(route: &RouteSettings) -> String {
+    let own = match route.when_busy {
+        WhenBusy::Wait(time) => {
+            format!("waits up to {} for the outcome, then gets 409.", duration(time))
+        }
+        _ => "gets 409 with Retry-After at once.".to_owned(),
+    };
+    if route.max_wait.is_zero() {
+        return format!("{own} `Prefer: wait` is not honoured.");
+    }
+    let max = duration(route.max_wait);
+    format!("{own} With `Prefer: wait` a caller may ask for up to {max}.")
+}
+
+fn lapsed_words(route: &RouteSettings) -> String {
+    let lease = duration(route.policy.lease());
+    let cap = duration(route.policy.lease_cap());
+    let lapsed = match route.policy.on_lapsed() {
+        OnLapsed::Hold => {
+            "the operation is unknown: retries get 409 and nothing is executed until somebody \
+             resolves it (at most once)."
+        }
+        OnLapsed::Rerun | OnLapsed::Resume if route.complete.is_some() => {
+            "the gateway sends the stored request again, or the next request executes it, and it \
+             may take effect twice (at least once)."
+        }
+        OnLapsed::Rerun | OnLapsed::Resume => {
+            "the next request executes it again, and it may take effect twice (at least once)."
+        }
+    };
+    let stored = match &route.complete {
+        None => String::new(),
+        Some(without) if without.is_empty() => {
+            " Requests are stored with the claim, with all their headers.".to_owned()
+        }
+        Some(without) => format!(
+            " Requests are stored with the claim, with all their headers but {}.",
+            headers(without)
+        ),
+    };
+    format!(
+        "once its lease of {lease} has lapsed, {lapsed} While the gateway lives, it renews the \
+         lease for up to {cap}.{stored}"
+    )
+}
+
+fn probe_words(route: &RouteSettings) -> String {
+    let Some(probe) = &route.probe else {
+        return "nobody is asked; an operator or the service resolves it.".to_owned();
+    };
+    let rules = |rules: &[ProbeRule], then: &str| match rules {
+        [] => String::new(),
+        rules => {
+            let rules: Vec<String> = rules.iter().map(probe_rule_words).collect();
+            format!(" {} means that it {then}.", rules.join(", or "))
+        }
+    };
+    let what = match &probe.outcome {
+        ProbeOutcome::Answer => "that answer is replayed".to_owned(),
+        ProbeOutcome::Json(place) => format!("what it has at {place} is replayed"),
+        ProbeOutcome::Empty => "an empty answer is replayed".to_owned(),
+    };
+    let status = match (&probe.outcome, probe.status) {
+        (ProbeOutcome::Answer, None) => String::new(),
+        (_, None) => ", with the status of the answer".to_owned(),
+        (_, Some(status)) => format!(", with the status {status}"),
+    };
+    format!(
+        "after {} the upstream is asked `{} {}`.{}{} Everything else is asked again after {}, and \
+         later after up to {}. At most {} questions at once, each for up to {}.",
+        duration(probe.after),
+        probe.request.method,
+        probe.request.target,
+        rules(&probe.happened, &format!("took effect, and {what}{status}")),
+        rules(
+            &probe.did_not_happen,
+            &format!(
+                "did not, which counts after {}: then the next request executes it",
+                duration(probe.release_after)
+            )
+        ),
+        duration(probe.pause),
+        duration(probe.pause_max),
+        probe.at_once,
+        duration(probe.timeout)
+    )
+}
+
+fn probe_rule_words(rule: &ProbeRule) -> String {
+    let places: Vec<String> = rule
+        .places
+        .iter()
+        .map(|(place, expected)| match expected {
+            Expected::Anything => format!("something at {place}"),
+            Expected::Json(json) => format!("{json} at {place}"),
+            Expected::Fact(fact) => format!("the {} at {place}", fact.name()),
+        })
+        .collect();
+    let of = rule.status.to_string();
+    if places.is_empty() { of } else { format!("{of} with {}", list(&places)) }
+}
+
+fn status_words(rules: &[StatusRule]) -> String {
+    let mut words = "401, 403, 407, 408, 421, 425, 429, and 503 with Retry-After release the key. \
+                     2xx, 3xx, all other 4xx, 501 and 505 are kept and replayed. All other 5xx \
+                     leave the operation unknown."
+        .to_owned();
+    let instead: Vec<String> = rules.iter().map(rule_words).collect();
+    if !instead.is_empty() {
+        words.push_str(&format!(" But on this route {}.", list(&instead)));
+    }
+    words
+}
+
+fn rule_words(rule: &StatusRule) -> String {
+    let of = rule.of;
+    let then = match rule.then {
+        Effect::Final => "is kept",
+        Effect::NotExecuted => "releases the key",
+        Effect::Unknown => "is unknown",
+    };
+    format!("{of} {then}")
+}
+
+fn retention_words(route: &RouteSettings) -> String {
+    let given = format!("given for {} from completion.", duration(route.policy.retention()));
+    let after = match route.policy.after_retention() {
+        AfterRetention::New => "After that the same key is a new operation.".to_owned(),
+        AfterRetention::Refuse(life) => {
+            format!("After that the key is refused with 409 for {}.", duration(life))
+        }
+    };
+    let mut words = format!("{given} {after}");
+    if !route.drop_headers.is_empty() {
+        words.push_str(&format!(" Without the headers {}.", headers(&route.drop_headers)));
+    }
+    if !route.keep_headers.is_empty() {
+        words.push_str(&format!(" With the headers {} too.", headers(&route.keep_headers)));
+    }
+    words
+}
+
+fn store_down_words(route: &RouteSettings) -> String {
+    match route.on_store_down {
+        WhenStoreDown::Pass => "requests pass unprotected, and their answers say so.",
+        _ => "requests get 503, nothing is executed.",
+    }
+    .to_owned()
+}
+
+fn limit_words(route: &RouteSettings) -> String {
+    format!(
+        "request bodies up to {}, stored answers up to {} (longer ones are delivered, and replayed \
+         as 409 without their body). The upstream has {} to answer.{}",
+        size(route.request_body),
+        size(route.stored_response_body),
+        duration(route.response_timeout),
+        match route.path_escapes {
+            PathEscapes::Refuse => "",
+            PathEscapes::Allow => " `%2F`, `%5C` and `%00` in a path are parts of a name.",
+        }
+    )
+}

@@ -1,0 +1,205 @@
+//! The complete settings.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::route::RouteTable;
+use super::tables::{
+    Breaker, CompleterLimits, GatewayLayer, Limits, Log, Timeouts, Tls, TlsLayer, TopLayer,
+};
+use super::token::AdminToken;
+use super::{NearCacheSettings, PostgresSettings, RedisSettings, RouteSettings, routes};
+use super::{StoreSettings, StoreUrl};
+use crate::declare::Layer;
+use crate::report::Report;
+use crate::section::Section;
+use crate::tree::DEFAULTS;
+use crate::tree::{Origin, Table};
+
+/// Everything the gateway needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where operators connect; nothing if there is no such place.
+    pub admin: Option<SocketAddr>,
+    /// What operators must show.
+    pub admin_token: Option<AdminToken>,
+    /// What the service must show when it reports what became of an operation; nothing if it
+    /// cannot.
+    pub callback_token: Option<AdminToken>,
+    /// The addresses of the API, `http://host:port` or `https://host:port`; at least one.
+    pub upstreams: Vec<String>,
+    /// Where records are kept.
+    pub store: StoreUrl,
+    /// How stores are used.
+    pub stores: StoreSettings,
+    /// The certificate that clients are shown; nothing for cleartext.
+    pub tls: Option<Tls>,
+    /// Certificates that upstreams are trusted by, beside those of the system.
+    pub upstream_ca: Option<PathBuf>,
+    /// How long running operations may take to finish when the gateway stops.
+    pub grace: Duration,
+    /// What is logged, and how.
+    pub log: Log,
+    /// How much of everything.
+    pub limits: Limits,
+    /// How long for everything.
+    pub timeouts: Timeouts,
+    /// The circuit breaker of each upstream; nothing for none.
+    pub breaker: Option<Breaker>,
+    /// How operations are completed whose gateway died.
+    pub completer: CompleterLimits,
+    /// What the `type` of a problem begins with, without a slash at the end; nothing for the
+    /// gateway's own pages.
+    pub problems_base: Option<String>,
+    /// For every POST and PATCH that no route is for.
+    pub default_route: RouteSettings,
+    /// In the order of the file: the first that matches counts.
+    pub routes: Vec<RouteSettings>,
+    /// Variables that begin like ours and are not: the service links of Kubernetes.
+    pub ignored_variables: Vec<String>,
+    /// The same again, by setting.
+    pub(crate) declared: GatewayLayer,
+}
+
+impl Settings {
+    /// The settings, or tables of them, that differ and that only a restart can change; routes and
+    /// `[defaults]` can be exchanged while the gateway runs.
+    #[must_use]
+    pub fn changed_for_restart(&self, new: &Self) -> Vec<&'static str> {
+        let mut names = self.declared.restarts(&new.declared);
+        // Their values are read again on every reload; whether there are any is not.
+        let live = [
+            ("admin_token", self.admin_token.is_some() != new.admin_token.is_some()),
+            ("callback_token", self.callback_token.is_some() != new.callback_token.is_some()),
+            ("tls", self.tls.is_some() != new.tls.is_some()),
+        ];
+        names.extend(live.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name));
+        names
+    }
+}
+
+/// Reads everything before anything is given up, so that all mistakes are reported together.
+/// Nothing comes back if something needed is missing.
+pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
+    let root = Section::new(tree);
+    let declared = GatewayLayer::complete(&root, report);
+    let GatewayLayer { top, timeouts, limits, .. } = declared.clone();
+    let admin_token = AdminToken::of("admin_token", top.admin_token, top.admin_token_file, report);
+    let callback_token =
+        AdminToken::of("callback_token", top.callback_token, top.callback_token_file, report);
+    let (listen, admin) = (top.listen?.value, top.admin?.value);
+    check_callbacks(&root, admin, report);
+    check_admin(&root, listen, admin, admin_token.is_some(), report);
+    let upstreams = upstreams(&root, &declared.top, report);
+    let tls = tls(&root, &declared.tls, report);
+    let mut base = RouteTable::defaults(report);
+    base.route.request_body = limits.request_body.clone();
+    base.route.stored_response_body = limits.stored_response_body.clone();
+    let defaults = RouteTable::read(&root.inside(DEFAULTS), report).over(&base);
+    let timeout = timeouts.response.clone()?;
+    let default_route = routes::default_route(&defaults, &timeout, report);
+    let routes = routes::routes(&root, &defaults, &timeout, report);
+    Some(Settings {
+        listen,
+        admin,
+        admin_token,
+        callback_token,
+        upstreams: upstreams?,
+        store: top.store?.value,
+        stores: StoreSettings {
+            timeout: timeouts.store.clone()?.value,
+            redis: RedisSettings::of(declared.redis.clone())?,
+            postgres: PostgresSettings::of(declared.postgres.clone())?,
+            near_cache: NearCacheSettings::of(declared.near_cache.clone())
+                .filter(|cache| cache.enabled),
+        },
+        tls,
+        upstream_ca: declared.upstream_tls.ca.clone()?.value,
+        grace: top.grace?.value,
+        log: Log::of(declared.log.clone())?,
+        limits: Limits::of(limits)?,
+        timeouts: Timeouts::of(timeouts)?,
+        breaker: Breaker::of(declared.breaker.clone()).filter(|breaker| breaker.enabled),
+        completer: CompleterLimits::of(declared.completer.clone())?,
+        problems_base: top.problems_base?.value,
+        default_route: default_route?,
+        routes: routes?,
+        ignored_variables: Vec::new(),
+        declared,
+    })
+}
+
+fn upstreams(root: &Section<'_>, top: &TopLayer, report: &mut Report) -> Option<Vec<String>> {
+    let missing = match &top.upstream {
+        None => root.node("upstream").is_none(),
+        Some(set) => set.value.is_empty(),
+    };
+    if missing {
+        let help = "as in `upstream = \"http://127.0.0.1:9000\"` or `--upstream URL`".to_owned();
+        let message = "there is no upstream: say where the API is".to_owned();
+        report.at(&root.origin("upstream"), message, Some(help));
+        return None;
+    }
+    let set = top.upstream.as_ref()?;
+    if let Some(twice) = first_twice(&set.value) {
+        report.at(&set.origin, format!("upstream {twice} is listed twice"), None);
+    }
+    Some(set.value.clone())
+}
+
+fn first_twice(list: &[String]) -> Option<&String> {
+    list.iter().enumerate().find(|(at, one)| list.iter().take(*at).any(|o| o == *one)).map(|f| f.1)
+}
+
+/// Callbacks come to the admin address, so there must be one.
+fn check_callbacks(root: &Section<'_>, admin: Option<SocketAddr>, report: &mut Report) {
+    for name in ["callback_token", "callback_token_file"] {
+        if admin.is_none() && root.node(name).is_some() {
+            let message = format!("`{name}`: callbacks come to the admin address, which is off");
+            report.at(&root.origin(name), message, None);
+        }
+    }
+}
+
+fn check_admin(
+    root: &Section<'_>,
+    listen: SocketAddr,
+    admin: Option<SocketAddr>,
+    has_token: bool,
+    report: &mut Report,
+) {
+    let Some(admin) = admin else { return };
+    let set = if root.node("admin").is_some() { "admin" } else { "listen" };
+    if admin == listen && admin.port() != 0 {
+        let message = format!("`listen` and `admin` are the same address, {admin}");
+        report.at(&root.origin(set), message, None);
+    }
+    if !admin.ip().is_loopback() && !has_token {
+        let message = format!("`admin`: {} is not loopback, and there is no token", admin.ip());
+        let help = "set `admin_token` or `admin_token_file`, or listen on 127.0.0.1".to_owned();
+        report.at(&root.origin("admin"), message, Some(help));
+    }
+}
+
+fn tls(root: &Section<'_>, tls: &TlsLayer, report: &mut Report) -> Option<Tls> {
+    let table = root.inside("tls");
+    let mut incomplete = |origin: &Origin, missing: &str| {
+        let message = format!("`tls` has no `{missing}`: a certificate and its key go together");
+        report.at(origin, message, None);
+    };
+    match (&tls.cert, &tls.key) {
+        (Some(cert), Some(key)) => {
+            return Some(Tls { cert: cert.value.clone(), key: key.value.clone() });
+        }
+        (Some(cert), None) if table.node("key").is_none() => incomplete(&cert.origin, "key"),
+        (None, Some(key)) if table.node("cert").is_none() => incomplete(&key.origin, "cert"),
+        (None, None) if root.node("tls").is_some() && table.members().next().is_none() => {
+            incomplete(&root.origin("tls"), "cert");
+        }
+        _ => {}
+    }
+    None
+}

@@ -1,0 +1,38 @@
+//! Every setting: its declaration, what its values mean, and what contradicts what.
+
+mod address;
+mod complete;
+mod fingerprint;
+mod gateway;
+mod key;
+mod policy;
+mod probe;
+mod route;
+mod routes;
+mod scope;
+mod status;
+mod store;
+mod store_url;
+mod tables;
+mod template;
+mod token;
+mod values;
+
+pub use gateway::Settings;
+pub(crate) use gateway::settings;
+pub use justonce_http::{
+    BodyMode, Effect, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes, ScopePart,
+    WhenBusy, WhenStoreDown,
+};
+pub use key::{KeyFormat, KeySettings};
+pub use probe::{Expected, ProbeHeader, ProbeOutcome, ProbeRequest, ProbeRule, ProbeSettings};
+pub use route::RouteSettings;
+pub(crate) use route::RouteTable;
+pub(crate) use routes::IdentityLayer;
+pub use status::{StatusRule, StatusSet};
+pub use store::{NearCacheSettings, PostgresSettings, RedisSettings, StoreSettings};
+pub use store_url::{ServerUrl, StoreUrl};
+pub(crate) use tables::GatewayLayer;
+pub use tables::{Breaker, CompleterLimits, Limits, Log, LogFormat, Timeouts, Tls};
+pub use template::{Fact, Template};
+pub use token::{AdminToken, Secret};

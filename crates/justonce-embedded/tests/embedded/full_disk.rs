@@ -1,0 +1,116 @@
+//! A full disk: the store stops with a clear message, replays what it has, refuses what would
+//! write, and after a restart with room again nothing acknowledged is lost.
+//!
+//! The disk is a small file system in memory, mounted in a namespace of its own.
+
+use std::path::Path;
+use std::process::Command;
+
+use justonce_core::engine::Begun;
+use justonce_core::store::Maintenance;
+use justonce_core::{
+    Effect, Engine, Entropy, Key, OnLapsed, Operation, Outcome, Policy, Ran, RunError, Scope,
+    StoreErrorKind,
+};
+use justonce_embedded::EmbeddedStore;
+
+/// Names the mounted directory, and makes this binary the process that works there.
+const WORKER_ENV: &str = "JUSTONCE_FULL_DISK_WORKER";
+/// Room for a few hundred outcomes.
+const SMALL: &str = "size=6m";
+const LARGE: &str = "size=200m";
+
+#[test]
+fn a_full_disk_stops_the_store_and_loses_nothing() {
+    if let Ok(directory) = std::env::var(WORKER_ENV) {
+        return work(directory.as_ref());
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let script = format!(
+        "mount -t tmpfs -o {SMALL} tmpfs \"${WORKER_ENV}\" && exec \"$0\" --exact \
+         full_disk::a_full_disk_stops_the_store_and_loses_nothing --nocapture"
+    );
+    let output = Command::new("unshare")
+        .args(["--mount", "--map-root-user", "sh", "-c", &script])
+        .arg(std::env::current_exe().unwrap())
+        .env(WORKER_ENV, directory.path())
+        .output()
+        .unwrap_or_else(|error| panic!("this test needs `unshare` (package util-linux): {error}"));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "the worker failed; it needs root or user namespaces to mount a file system.\n{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(said.contains("everything was found again"), "{said}");
+}
+
+fn work(directory: &Path) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let acknowledged = runtime.block_on(fill(directory));
+    assert!(acknowledged > 10, "only {acknowledged} operations fitted");
+    let room = Command::new("mount")
+        .args(["-o", &format!("remount,{LARGE}")])
+        .arg(directory)
+        .status()
+        .unwrap();
+    assert!(room.success());
+    runtime.block_on(verify(directory, acknowledged));
+    println!("everything was found again: {acknowledged} outcomes");
+}
+
+fn operation(number: u64) -> Operation {
+    let policy = Policy::builder().on_lapsed(OnLapsed::Hold).build().unwrap();
+    Operation::without_fingerprint(Scope::global(), Key::client(format!("order-{number}")).unwrap())
+        .with_policy(policy)
+}
+
+/// Bytes that do not compress, the same for the same number.
+fn outcome(number: u64) -> Outcome {
+    let entropy = Entropy::seeded(number);
+    Outcome::bytes((0..2000).flat_map(|_| entropy.next_u64().to_le_bytes()).collect::<Vec<u8>>())
+}
+
+/// Runs operations until the disk is full; returns how many were acknowledged.
+async fn fill(directory: &Path) -> u64 {
+    let store = std::sync::Arc::new(EmbeddedStore::open(directory).unwrap());
+    let engine = Engine::builder_shared(store.clone()).build();
+    let mut number = 0;
+    let error = loop {
+        let reply = outcome(number);
+        match engine.run(&operation(number), async |_| Ok(reply)).await {
+            Ok(ran) => assert!(matches!(ran, Ran::Executed(_))),
+            Err(error) => break error,
+        }
+        number += 1;
+    };
+    println!("stopped: {error}");
+    let (RunError::Store(source) | RunError::NotStored { source, .. }) = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(source.kind(), StoreErrorKind::Stopped);
+    assert_eq!(source.effect(), Effect::MayHaveBeenApplied);
+    assert!(source.to_string().contains("No space left"), "{source}");
+
+    // It says so to those who ask, refuses what would write, and replays what it has.
+    assert_eq!(store.ready().await.unwrap_err().kind(), StoreErrorKind::Stopped);
+    let Err(RunError::Store(refused)) = engine.begin(&operation(1_000_000)).await else {
+        panic!("a stopped store must refuse");
+    };
+    assert_eq!((refused.kind(), refused.effect()), (StoreErrorKind::Stopped, Effect::NotApplied));
+    assert!(store.sweep(10).await.is_err());
+    let replayed = engine.run(&operation(0), async |_| panic!("it ran before")).await.unwrap();
+    assert_eq!(replayed, Ran::Replayed(outcome(0)));
+    number
+}
+
+/// After a restart with room, everything that was acknowledged is there, and work goes on.
+async fn verify(directory: &Path, acknowledged: u64) {
+    let engine = Engine::new(EmbeddedStore::open(directory).unwrap());
+    for number in 0..acknowledged {
+        let ran = engine.run(&operation(number), async |_| panic!("it ran before")).await.unwrap();
+        assert_eq!(ran, Ran::Replayed(outcome(number)), "operation {number}");
+    }
+    let new = engine.begin(&operation(1_000_001)).await.unwrap();
+    assert!(matches!(new, Begun::Claimed(_)));
+}

@@ -1,0 +1,22 @@
+//! What only the embedded store promises, and the rules, on real directories.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::unreachable,
+    reason = "all of this is a test, also the functions that are not marked as one"
+)]
+
+mod clock_floor;
+mod conformance;
+mod crash;
+mod damage;
+mod damaged_records;
+mod erased;
+mod foreign;
+mod full_disk;
+mod modes;
+mod rows;
+mod store;

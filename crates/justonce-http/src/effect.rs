@@ -1,0 +1,151 @@
+//! Whether an operation took effect, judged by the response of the service.
+
+use std::sync::Arc;
+
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, StatusCode};
+
+use crate::headers::OUTCOME;
+
+/// Whether an operation took effect. An inner service reports it as an extension of its response;
+/// without one the status decides ([`StatusRules`]).
+///
+/// A service in another process reports it with the header `Idempotency-Outcome`: `final`,
+/// `retryable` or `unknown`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// The operation is done: the response is stored and replayed.
+    Final,
+    /// The operation certainly did not take effect: the key is released.
+    NotExecuted,
+    /// The operation may have taken effect.
+    Unknown,
+}
+
+/// Response extension: the body was ended only by the end of its connection, so it may be
+/// incomplete. The caller gets it, but it is not stored as final: the operation becomes unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Unframed;
+
+/// Response extension: why it is unknown whether the operation took effect. It is kept with the
+/// record and logged for operators; callers never see it.
+///
+/// ```
+/// use justonce_http::{Cause, Effect};
+///
+/// let mut response = http::Response::new("no answer");
+/// response.extensions_mut().insert(Effect::Unknown);
+/// response.extensions_mut().insert(Cause::new("phase=waiting error=reset"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause(Arc<str>);
+
+impl Cause {
+    /// A short description.
+    #[must_use]
+    pub fn new(cause: impl Into<Arc<str>>) -> Self {
+        Self(cause.into())
+    }
+
+    /// The description.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Response extension: the address of the upstream that answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamName(pub Arc<str>);
+
+/// The effect that each response status stands for.
+///
+/// ```
+/// use justonce_http::{Effect, StatusRules};
+///
+/// // The default: 2xx, 3xx and 4xx are final, except those that mean "not now" or "not you"; after
+/// // 5xx the effect is unknown.
+/// let rules = StatusRules::default();
+/// assert_eq!(rules.of(201), Effect::Final);
+/// assert_eq!(rules.of(429), Effect::NotExecuted);
+/// assert_eq!(rules.of(500), Effect::Unknown);
+///
+/// // Customised: this service rolls back before it answers 5xx, and 404 is temporary.
+/// let rules =
+///     StatusRules::default().class(5, Effect::NotExecuted).code(404, Effect::NotExecuted);
+/// assert_eq!(rules.of(500), Effect::NotExecuted);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct StatusRules {
+    classes: Vec<(u16, Effect)>,
+    codes: Vec<(u16, Effect)>,
+}
+
+impl StatusRules {
+    /// Sets the effect of all statuses of a class: 5 for 5xx.
+    #[must_use]
+    pub fn class(mut self, class: u16, effect: Effect) -> Self {
+        self.classes.push((class, effect));
+        self
+    }
+
+    /// Sets the effect of one status. It takes precedence over its class.
+    #[must_use]
+    pub fn code(mut self, code: u16, effect: Effect) -> Self {
+        self.codes.push((code, effect));
+        self
+    }
+
+    /// The effect of a status.
+    #[must_use]
+    pub fn of(&self, code: u16) -> Effect {
+        self.configured(code).unwrap_or_else(|| by_default(code))
+    }
+
+    fn configured(&self, code: u16) -> Option<Effect> {
+        let code_rule = self.codes.iter().rev().find(|(other, _)| *other == code);
+        let class_rule = || self.classes.iter().rev().find(|(class, _)| *class == code / 100);
+        code_rule.or_else(class_rule).map(|(_, effect)| *effect)
+    }
+
+    /// The effect of a response: as the service reports it, otherwise by its status.
+    pub(crate) fn effect(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        reported: Option<Effect>,
+    ) -> Effect {
+        if status.is_informational() {
+            // The final response was still to come.
+            return Effect::Unknown;
+        }
+        if let Some(effect) = reported.or_else(|| from_header(headers)) {
+            return effect;
+        }
+        let code = status.as_u16();
+        let try_later = code == 503 && headers.contains_key(RETRY_AFTER);
+        let default = || if try_later { Effect::NotExecuted } else { by_default(code) };
+        self.configured(code).unwrap_or_else(default)
+    }
+}
+
+fn from_header(headers: &HeaderMap) -> Option<Effect> {
+    let mut lines = headers.get_all(&OUTCOME).into_iter();
+    match (lines.next()?.as_bytes(), lines.next()) {
+        (b"final", None) => Some(Effect::Final),
+        (b"retryable", None) => Some(Effect::NotExecuted),
+        // A value that is not understood does not permit another execution.
+        _ => Some(Effect::Unknown),
+    }
+}
+
+/// "Not you" and "not now" are answered before anything is executed. Of 5xx only "not implemented"
+/// and "version not supported" are final.
+const fn by_default(code: u16) -> Effect {
+    match code {
+        401 | 403 | 407 | 408 | 421 | 425 | 429 => Effect::NotExecuted,
+        501 | 505 => Effect::Final,
+        500..=599 => Effect::Unknown,
+        _ => Effect::Final,
+    }
+}

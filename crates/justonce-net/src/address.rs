@@ -1,0 +1,5 @@
+//! What addresses of servers have in common. Each protocol parses its own form.
+
+/// Why an address that asks for TLS is refused by a program without the feature `tls`.
+pub const TLS_NOT_BUILT_IN: &str =
+    "it wants TLS, and this program was built without: enable the feature `tls`";

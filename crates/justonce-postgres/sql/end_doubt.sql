@@ -1,3 +1,0 @@
--- Ends a transaction of ours whose client is gone, if it is still there: nobody else can.
-SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
-WHERE pid = $1 AND backend_xid = $2::text::xid

@@ -1,0 +1,107 @@
+//! What a connection is doing, as the task that drives it sees it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// What a connection is doing. Everything of a connection is in one task; the atomics only let
+/// that task move between threads.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    // Requests whose responses are not finished.
+    active: AtomicUsize,
+    // Those of them whose response waits for the service, and not for the client to read more.
+    pending: AtomicUsize,
+    // All requests so far.
+    requests: AtomicU64,
+    // Those of them that are finished.
+    finished: AtomicU64,
+    // The head of a request has begun and not ended.
+    in_head: AtomicBool,
+    // The client does not read what is written.
+    blocked: AtomicBool,
+    // How often a large write succeeded: the client reads a response.
+    writes: AtomicU64,
+}
+
+/// Shorter writes may be HTTP/2 PINGs, which say nothing about responses.
+const LARGE_WRITE_BYTES: usize = 512;
+
+impl Activity {
+    pub(super) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut request = ActiveRequest { activity: Arc::clone(self), pending: false };
+        request.set_pending(true);
+        request
+    }
+
+    pub(super) fn has_requests(&self) -> bool {
+        self.active.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether a response waits for the service. One that waits for the client to open its HTTP/2
+    /// window does not keep the connection open.
+    pub(super) fn has_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_in_head(&self, in_head: bool) {
+        self.in_head.store(in_head, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_in_head(&self) -> bool {
+        self.in_head.load(Ordering::Relaxed)
+    }
+
+    /// This many bytes were written, or the socket took none.
+    pub(super) fn wrote(&self, bytes: Option<usize>) {
+        if bytes.is_some_and(|bytes| bytes >= LARGE_WRITE_BYTES) {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        self.blocked.store(bytes.is_none(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked.load(Ordering::Relaxed)
+    }
+
+    /// Changes with everything that counts as use of the connection: a request begins or ends, or
+    /// the client reads some of a response, even one that was handed over long before. HTTP/2 PINGs
+    /// do not count.
+    pub(super) fn progress(&self) -> u64 {
+        let writes = self.writes.load(Ordering::Relaxed);
+        let finished = self.finished.load(Ordering::Relaxed);
+        self.requests().wrapping_add(finished).wrapping_add(writes)
+    }
+}
+
+/// A request whose response is not finished.
+#[derive(Debug)]
+pub(super) struct ActiveRequest {
+    activity: Arc<Activity>,
+    pending: bool,
+}
+
+impl ActiveRequest {
+    /// Whether its response waits for the service now.
+    pub(super) fn set_pending(&mut self, pending: bool) {
+        match (self.pending, pending) {
+            (false, true) => self.activity.pending.fetch_add(1, Ordering::Relaxed),
+            (true, false) => self.activity.pending.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        self.pending = pending;
+    }
+}
+
+impl Drop for ActiveRequest {
+    fn drop(&mut self) {
+        self.set_pending(false);
+        self.activity.active.fetch_sub(1, Ordering::Relaxed);
+        self.activity.finished.fetch_add(1, Ordering::Relaxed);
+    }
+}

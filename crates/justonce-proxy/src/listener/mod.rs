@@ -1,0 +1,23 @@
+//! The client side: accepts connections, limits them, and hands their requests to a service.
+//!
+//! Cleartext HTTP/1.1 and HTTP/2 with prior knowledge, or both over TLS. Requests that two HTTP
+//! implementations could read differently are refused before they are parsed.
+
+mod accept;
+mod activity;
+mod connection;
+mod cookies;
+mod deadlines;
+mod framing;
+mod io;
+mod request_body;
+mod service;
+mod settings;
+mod tls;
+mod tracker;
+
+pub use accept::{ConnectionCounts, Listener};
+pub use request_body::{TimeoutBody, TimeoutBodyError};
+pub use service::ListenerService;
+pub use settings::ListenerSettings;
+pub use tls::{ServerTls, ServerTlsError};

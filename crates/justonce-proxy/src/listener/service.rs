@@ -1,0 +1,154 @@
+//! The service of a connection: prepares each request and hands it to the listener's service.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::header::{self, HeaderValue};
+use http::uri::Authority;
+use http::{Method, Request, Response, StatusCode, Version};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use justonce_http::BoxError;
+use pin_project_lite::pin_project;
+use tower::Service;
+
+use super::activity::{ActiveRequest, Activity};
+use super::cookies;
+use super::request_body::TimeoutBody;
+use crate::client::Client;
+use crate::informational::InformationalQueue;
+
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// A service that a listener can hand requests to. Implemented for all that fit.
+pub trait ListenerService:
+    Service<
+        Request<TimeoutBody>,
+        Response = Response<Self::ResponseBody>,
+        Error: Into<BoxError>,
+        Future: Send + 'static,
+    > + Clone
+    + Send
+    + 'static
+{
+    /// The body of its responses.
+    type ResponseBody: Body<Data: Send, Error: Into<BoxError>> + Send + 'static;
+}
+
+impl<S, B> ListenerService for S
+where
+    S: Service<Request<TimeoutBody>, Response = Response<B>> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type ResponseBody = B;
+}
+
+/// Hands the requests of one connection to the service of the listener.
+pub(super) struct RequestService<S> {
+    pub(super) service: S,
+    pub(super) client: Client,
+    pub(super) activity: Arc<Activity>,
+    pub(super) informational: Arc<InformationalQueue>,
+    pub(super) body_timeout: Duration,
+}
+
+impl<S: ListenerService> RequestService<S> {
+    /// The response to a request.
+    pub(super) fn respond(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<ResponseBody<S::ResponseBody>>, S::Error>> + use<S>
+    {
+        let mut active = self.activity.begin_request();
+        let one_host = names_one_host(&request);
+        // Without an upgrade the connection cannot be used for another request.
+        let upgrade =
+            *request.method() == Method::GET && request.headers().contains_key(header::UPGRADE);
+        let mut informational = None;
+        match request.version() {
+            Version::HTTP_11 if one_host => {
+                request.extensions_mut().insert(self.informational.begin_request());
+                informational = Some(Arc::clone(&self.informational));
+            }
+            Version::HTTP_2 => cookies::join(request.headers_mut()),
+            _ => {}
+        }
+        request.extensions_mut().insert(self.client.clone());
+        let request = request.map(|body| TimeoutBody::new(body, self.body_timeout));
+        let mut service = self.service.clone();
+        async move {
+            if !one_host {
+                let mut refusal = Response::new(ResponseBody { body: None, active: None });
+                *refusal.status_mut() = StatusCode::BAD_REQUEST;
+                refusal.headers_mut().insert(header::CONNECTION, CLOSE);
+                return Ok(refusal);
+            }
+            poll_fn(|cx| service.poll_ready(cx)).await?;
+            let mut response = service.call(request).await?;
+            active.set_pending(false);
+            informational.iter().for_each(|queue| queue.begin_response());
+            if upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                response.headers_mut().insert(header::CONNECTION, CLOSE);
+            }
+            Ok(response.map(|body| ResponseBody { body: Some(body), active: Some(active) }))
+        }
+    }
+}
+
+/// Whether a request names one host. With two or none, servers disagree about what it is for.
+fn names_one_host<B>(request: &Request<B>) -> bool {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => is_a_host(host),
+        (None, _) => request.version() != Version::HTTP_11 || request.uri().authority().is_some(),
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// Whether a value is a host and perhaps a port; an empty one is allowed. Servers disagree about
+/// everything else.
+fn is_a_host(value: &HeaderValue) -> bool {
+    let bytes = value.as_bytes();
+    let authority = || Authority::try_from(bytes).is_ok_and(|host| !host.host().is_empty());
+    bytes.is_empty() || (!bytes.contains(&b'@') && authority())
+}
+
+pin_project! {
+    /// The body of a response; its request is active until it has ended.
+    pub(super) struct ResponseBody<B> {
+        #[pin]
+        body: Option<B>,
+        active: Option<ActiveRequest>,
+    }
+}
+
+impl<B: Body> Body for ResponseBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let this = self.project();
+        let Some(body) = this.body.as_pin_mut() else { return Poll::Ready(None) };
+        let frame = body.poll_frame(cx);
+        this.active.iter_mut().for_each(|active| active.set_pending(frame.is_pending()));
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}

@@ -1,0 +1,368 @@
+//! One exchange: a request, and its response or a precise error.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use justonce_http::{Cause, Unframed, UpstreamName};
+use tokio::task::coop::unconstrained;
+use tokio::time::Instant;
+
+use super::breaker::RequestEnd;
+use super::connection::Connection;
+use super::error::{ProxyError, error_response};
+use super::request_body::{RequestBody, SendProgress};
+use super::response_body::ProxyBody;
+use super::settings::{HostHeader, ResponseTimeout};
+use super::upstreams::{ActiveRequest, PooledConnection, Upstream, Upstreams};
+use super::{headers, upgrade};
+use crate::informational::InformationalSender;
+
+const NO_UPSTREAM: &str = "every upstream is left alone for now";
+const CLOSED: &str = "the upstream closed the connection before the request was sent";
+
+/// The result of a request at one upstream.
+enum Attempt {
+    Response(ConnectionResponse),
+    /// Not a byte of it was sent: the request, to be sent to another upstream, and why.
+    NotReached(Request<RequestBody>, &'static str),
+    Failed(ProxyError, &'static str, Phase),
+}
+
+/// How far an exchange had come when it failed.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Connect,
+    Sending,
+    Waiting,
+}
+
+impl Phase {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Sending => "sending",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+/// A response, and the connection that its body comes from.
+struct ConnectionResponse {
+    response: Response<Incoming>,
+    connection: Box<Connection>,
+    progress: Option<Arc<SendProgress>>,
+}
+
+/// How one request is sent.
+#[derive(Clone, Copy)]
+struct RequestOptions {
+    response_timeout: Duration,
+    read_timeout: Duration,
+    upgrade: bool,
+}
+
+pub(super) async fn exchange(
+    upstreams: &Arc<Upstreams>,
+    mut request: Request<RequestBody>,
+) -> Response<ProxyBody> {
+    if *request.method() == Method::CONNECT {
+        let mut refusal = Response::new(ProxyBody::text("tunnels are not offered here"));
+        *refusal.status_mut() = StatusCode::NOT_IMPLEMENTED;
+        return refusal;
+    }
+    let settings = &upstreams.settings;
+    let own = request.extensions_mut().remove::<ResponseTimeout>().map(|own| own.0);
+    forward_informational(&mut request);
+    let client = headers::prepare(&mut request, settings.via);
+    let requested = upstreams.any_base().then(|| request.uri().path_and_query().cloned());
+    let options = RequestOptions {
+        response_timeout: own.unwrap_or(settings.timeouts.response),
+        // A request with a long response timeout gets as long for pauses inside the response.
+        read_timeout: own.map_or(settings.read_timeout, |own| own.max(settings.read_timeout)),
+        upgrade: client.is_some(),
+    };
+
+    let (mut why, mut at) = (NO_UPSTREAM, None);
+    let mut tried = Vec::new();
+    while let Some(mut active) = upstreams.next(&mut tried) {
+        address(settings.host, active.upstream(), requested.as_ref(), &mut request);
+        match attempt(active.upstream(), request, options).await {
+            Attempt::Response(response) => {
+                return responded(upstreams, active, response, options, client);
+            }
+            Attempt::Failed(error, detail, phase) => {
+                let by = active.upstream().name.clone();
+                active.end(request_end(error));
+                return failed_response(error, Some(by), phase, detail);
+            }
+            Attempt::NotReached(unsent, detail) => {
+                at = Some(active.upstream().name.clone());
+                active.end(RequestEnd::NotReached);
+                (request, why) = (unsent, detail);
+                if upstreams.count() == 1 {
+                    break;
+                }
+            }
+        }
+    }
+    failed_response(ProxyError::NotReached, at, Phase::Connect, why)
+}
+
+/// The response for a failed exchange, with what operators need to know and clients must not see.
+fn failed_response(
+    error: ProxyError,
+    by: Option<UpstreamName>,
+    phase: Phase,
+    detail: &'static str,
+) -> Response<ProxyBody> {
+    let mut response = error_response(error, detail);
+    let phase = phase.as_str();
+    let upstream = by.as_ref().map(|by| format!(" upstream={}", by.0)).unwrap_or_default();
+    let extensions = response.extensions_mut();
+    extensions.insert(Cause::new(format!("phase={phase}{upstream} error={detail}")));
+    if let Some(by) = by {
+        extensions.insert(by);
+    }
+    response
+}
+
+/// Clients that understand informational responses get those of the upstream, except 100: the
+/// gateway has already answered `Expect`.
+fn forward_informational(request: &mut Request<RequestBody>) {
+    let Some(sender) = request.extensions_mut().remove::<InformationalSender>() else { return };
+    hyper::ext::on_informational(request, move |response| {
+        if response.status() != StatusCode::CONTINUE {
+            sender.send(response.status(), &headers::informational(response.headers()));
+        }
+    });
+}
+
+/// What a failure says about the upstream.
+const fn request_end(error: ProxyError) -> RequestEnd {
+    match error {
+        ProxyError::NotReached => RequestEnd::NotReached,
+        ProxyError::Failed | ProxyError::HeadTooLarge | ProxyError::TimedOut => RequestEnd::Failed,
+        ProxyError::RequestBroken => RequestEnd::Abandoned,
+    }
+}
+
+/// Writes the host and the base path of an upstream into a request.
+fn address(
+    host: HostHeader,
+    upstream: &Upstream,
+    requested: Option<&Option<PathAndQuery>>,
+    request: &mut Request<RequestBody>,
+) {
+    if let Some(requested) = requested
+        && let Some(target) = upstream.address.target(requested.as_ref())
+    {
+        *request.uri_mut() = target;
+    }
+    let headers = request.headers_mut();
+    if (host == HostHeader::Upstream || !headers.contains_key(http::header::HOST))
+        && let Some(host) = &upstream.host
+    {
+        headers.insert(http::header::HOST, host.clone());
+    }
+}
+
+/// Sends a request to one upstream: on an idle connection, and, if that turns out to be closed
+/// before anything was sent, on a fresh one.
+async fn attempt(
+    upstream: &Upstream,
+    mut request: Request<RequestBody>,
+    options: RequestOptions,
+) -> Attempt {
+    let mut fresh = false;
+    loop {
+        let mut connection = match upstream.pool.acquire(fresh).await {
+            Ok(connection) => connection,
+            Err(why) => return Attempt::NotReached(request, why),
+        };
+        let progress = request.body().progress();
+        match send(&mut connection, request, progress.as_deref(), options).await {
+            Sent::Response(response) => {
+                return Attempt::Response(ConnectionResponse { response, connection, progress });
+            }
+            Sent::Unsent(unsent) if fresh => return Attempt::NotReached(*unsent, CLOSED),
+            Sent::Unsent(unsent) => (request, fresh) = (*unsent, true),
+            Sent::Failed(error, detail) => {
+                let is_sent = progress.is_none_or(|progress| progress.is_finished());
+                let phase = if is_sent { Phase::Waiting } else { Phase::Sending };
+                return Attempt::Failed(error, detail, phase);
+            }
+        }
+    }
+}
+
+/// The result of a request on one connection.
+enum Sent {
+    Response(Response<Incoming>),
+    Unsent(Box<Request<RequestBody>>),
+    Failed(ProxyError, &'static str),
+}
+
+async fn send(
+    connection: &mut Connection,
+    request: Request<RequestBody>,
+    progress: Option<&SendProgress>,
+    options: RequestOptions,
+) -> Sent {
+    connection.begin();
+    // The response arrives only while this task drives the connection: it is polled without a
+    // waker, so the task's budget must not defer it.
+    let mut response = pin!(unconstrained(connection.sender().try_send_request(request)));
+    let mut stall = StallTimer::new(options.response_timeout);
+    let result = poll_fn(|cx| {
+        match options.upgrade {
+            false => connection.drive(cx),
+            true => connection.drive_towards_upgrade(cx),
+        }
+        let mut unwoken = Context::from_waker(Waker::noop());
+        let mut polled = response.as_mut().poll(&mut unwoken);
+        if polled.is_pending() && connection.has_ended() {
+            // No response arrives any more, and a request that was not sent must come back.
+            connection.close();
+            polled = response.as_mut().poll(cx);
+        }
+        if let Poll::Ready(result) = polled {
+            return Poll::Ready(Some(result));
+        }
+        stall.poll_expired(connection, progress, cx).map(|()| None)
+    });
+    match result.await {
+        Some(Ok(response)) => Sent::Response(response),
+        Some(Err(mut error)) => match error.take_message() {
+            Some(unsent) => Sent::Unsent(Box::new(unsent)),
+            None => failed(&error.into_error(), progress, connection.wrote()),
+        },
+        None if progress.is_some_and(SendProgress::is_starved) => {
+            Sent::Failed(ProxyError::RequestBroken, "the request's body stood still for too long")
+        }
+        None => Sent::Failed(ProxyError::TimedOut, "the upstream did not answer in time"),
+    }
+}
+
+fn failed(error: &hyper::Error, progress: Option<&SendProgress>, wrote: bool) -> Sent {
+    tracing::debug!(%error, source = ?std::error::Error::source(error), "an exchange failed");
+    if progress.is_some_and(SendProgress::is_broken) {
+        return Sent::Failed(ProxyError::RequestBroken, "the request's body broke off");
+    }
+    if !wrote {
+        // The first write failed.
+        return Sent::Failed(ProxyError::NotReached, CLOSED);
+    }
+    if error.is_parse_too_large() {
+        return Sent::Failed(
+            ProxyError::HeadTooLarge,
+            "the head of the upstream's answer is too large",
+        );
+    }
+    let detail = match error {
+        error if error.is_parse() => "the upstream's answer is no HTTP",
+        error if error.is_incomplete_message() => "the upstream closed the connection",
+        _ => "the connection to the upstream failed",
+    };
+    Sent::Failed(ProxyError::Failed, detail)
+}
+
+/// Expires when an upstream stalls: neither responds nor takes more of the request's body.
+struct StallTimer {
+    timeout: Duration,
+    deadline: Instant,
+    frames: u64,
+}
+
+impl StallTimer {
+    fn new(timeout: Duration) -> Self {
+        Self { timeout, deadline: Instant::now() + timeout, frames: 0 }
+    }
+
+    fn poll_expired(
+        &mut self,
+        connection: &mut Connection,
+        progress: Option<&SendProgress>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        while connection.timer().poll(cx, self.deadline).is_ready() {
+            let frames = progress.map_or(0, SendProgress::frames);
+            if frames == self.frames {
+                return Poll::Ready(());
+            }
+            self.frames = frames;
+            self.deadline = Instant::now() + self.timeout;
+        }
+        Poll::Pending
+    }
+}
+
+fn responded(
+    upstreams: &Upstreams,
+    mut active: ActiveRequest,
+    response: ConnectionResponse,
+    options: RequestOptions,
+    client: Option<OnUpgrade>,
+) -> Response<ProxyBody> {
+    let settings = &upstreams.settings;
+    let ConnectionResponse { mut response, mut connection, progress } = response;
+    connection.announce(headers::announced_idle_timeout(response.headers()));
+    let status = response.status();
+    if status == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(client) = client.filter(|_| connection.has_ended()) else {
+            active.end(RequestEnd::Failed);
+            let detail = "the upstream switched protocols unasked";
+            return error_response(ProxyError::Failed, detail);
+        };
+        active.end(RequestEnd::Succeeded);
+        upgrade::splice(client, *connection, active);
+        return response.map(|_| ProxyBody::empty());
+    }
+    response.extensions_mut().insert(active.upstream().name.clone());
+    let failed = settings.gateway_errors_count && matches!(status.as_u16(), 502..=504);
+    active.end(if failed { RequestEnd::Failed } else { RequestEnd::Succeeded });
+    if headers::is_unframed(&response) {
+        response.extensions_mut().insert(Unframed);
+    }
+    headers::clean_response(&mut response, settings.via);
+    let pooled = match progress {
+        Some(progress) if !progress.is_finished() => {
+            let upstream = Arc::clone(active.upstream());
+            tokio::spawn(send_rest(upstream, connection, progress, options.read_timeout));
+            PooledConnection::new(active, None)
+        }
+        _ => PooledConnection::new(active, Some(connection)),
+    };
+    response.map(|incoming| ProxyBody::upstream(incoming, pooled, options.read_timeout))
+}
+
+/// Sends the rest of a body whose response has already begun. A client that reads the response only
+/// after its own last byte would otherwise wait for ever.
+async fn send_rest(
+    upstream: Arc<Upstream>,
+    mut connection: Box<Connection>,
+    progress: Arc<SendProgress>,
+    read_timeout: Duration,
+) {
+    let mut stall = StallTimer::new(read_timeout);
+    let ended = poll_fn(|cx| {
+        connection.drive(cx);
+        if connection.has_ended() || connection.is_reusable() {
+            return Poll::Ready(true);
+        }
+        if progress.is_finished() {
+            // From here on the reader of the response has the timeout.
+            return Poll::Pending;
+        }
+        stall.poll_expired(&mut connection, Some(&progress), cx).map(|()| false)
+    });
+    if ended.await {
+        upstream.pool.give_back(connection);
+    }
+}

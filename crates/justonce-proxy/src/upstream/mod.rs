@@ -1,0 +1,31 @@
+//! The upstream side: sends requests and brings back responses. Every failure says whether the
+//! upstream can have seen the request.
+//!
+//! A [`Proxy`] is a tower service. Each exchange drives its upstream connection itself, in the
+//! task of its client: a request that simply passes spawns no task and wakes none.
+
+mod address;
+mod breaker;
+mod connection;
+mod error;
+mod exchange;
+mod headers;
+mod pool;
+mod proxy;
+mod request_body;
+mod response_body;
+mod settings;
+mod stream;
+mod upgrade;
+mod upstreams;
+
+pub use address::{AddressError, UpstreamAddress};
+pub use breaker::{BreakerSettings, BreakerState};
+pub use error::{ProxyError, error_response};
+pub use headers::{add_forwarded, make_forwarded};
+pub use proxy::Proxy;
+pub use response_body::{ProxyBody, ProxyBodyError};
+pub use settings::{
+    HostHeader, MAX_RESPONSE_HEADERS, ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError,
+};
+pub use upstreams::{BreakerEvent, UpstreamStatus};

@@ -1,0 +1,133 @@
+//! The socket of an upstream connection.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
+
+/// A socket, in clear or with TLS.
+#[derive(Debug)]
+pub(super) struct Stream {
+    socket: Socket,
+    state: Arc<StreamState>,
+}
+
+/// Boxed: a TLS session is large.
+type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// Shared with the owner of a connection, whose stream is inside the HTTP client.
+#[derive(Debug, Default)]
+pub(super) struct StreamState {
+    // The next read must check the socket itself.
+    check: AtomicBool,
+    // Whether the socket took anything of the exchange under way.
+    wrote: AtomicBool,
+}
+
+impl StreamState {
+    /// An exchange begins. On a connection that was used before, the first read asks the kernel
+    /// whether the upstream has closed it: the runtime may not know yet.
+    pub(super) fn begin(&self, was_used: bool) {
+        self.check.store(was_used, Ordering::Relaxed);
+        self.wrote.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether anything of the exchange under way may have left this process.
+    pub(super) fn wrote(&self) -> bool {
+        self.wrote.load(Ordering::Relaxed)
+    }
+}
+
+impl Stream {
+    pub(super) fn plain(stream: TcpStream) -> Self {
+        Self { socket: Either::Left(stream), state: Arc::default() }
+    }
+
+    pub(super) fn tls(stream: TlsStream<TcpStream>) -> Self {
+        Self { socket: Either::Right(Box::new(stream)), state: Arc::default() }
+    }
+
+    pub(super) fn state(&self) -> Arc<StreamState> {
+        Arc::clone(&self.state)
+    }
+
+    fn recorded<T>(&self, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if matches!(wrote, Poll::Ready(Ok(_))) {
+            self.state.wrote.store(true, Ordering::Relaxed);
+        }
+        wrote
+    }
+
+    /// Whether the kernel has the end of an idle connection. Nothing else should have arrived.
+    fn is_closed(&self) -> io::Result<bool> {
+        let socket = match &self.socket {
+            Either::Left(stream) => stream,
+            Either::Right(stream) => stream.get_ref().0,
+        };
+        let mut byte = [MaybeUninit::uninit()];
+        match SockRef::from(socket).peek(&mut byte) {
+            Ok(0) => Ok(true),
+            // A response without a request, or the end of a TLS session: the server is closing.
+            Ok(_) => Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "a response without a request",
+            )),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(why) => Err(why),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.state.check.swap(false, Ordering::Relaxed) && self.is_closed()? {
+            // Reading nothing means the end.
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.socket).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.socket).poll_write(cx, bytes);
+        self.recorded(wrote)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.socket).poll_write_vectored(cx, parts);
+        self.recorded(wrote)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,19 @@
+//! The listener and the upstream side, over real sockets.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a failure in a test or its helper is a failed test"
+)]
+
+mod listener_http2;
+mod listener_limits;
+mod listener_protocols;
+mod listener_smuggling;
+mod parts;
+mod upstream_answers;
+mod upstream_outcomes;
+mod upstream_pass;
+mod upstream_pool;
+mod upstream_selection;

@@ -1,9 +1,0 @@
-local raw, time = redis.call('GET', KEYS[1]), redis.call('TIME')
--- Only tests hand in a moment of their own.
-local now = ARGV[3] and tonumber(ARGV[3]) or time[1] * 1000 + math.floor(time[2] / 1000)
-local kept = raw and done(KEYS[1], KEYS[2], raw, now, ARGV[1])
-if kept then
-  redis.call('SET', KEYS[1], kept)
-  return 'applied'
-end
-ARGV[3], ARGV[4] = string.sub(ARGV[1], 1, 8), string.sub(ARGV[1], 9)

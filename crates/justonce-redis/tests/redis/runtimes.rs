@@ -1,0 +1,131 @@
+//! A store that one runtime opened, and others use.
+
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use justonce_core::store::{Observed, Records, Seen};
+use justonce_core::{Engine, OnLapsed, Outcome, Ran};
+use justonce_redis::RedisStore;
+use justonce_testbed::RedisServer;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{LOST_AFTER, begin, claim, complete, operation, plain, until_ok};
+
+const LEASE: Duration = Duration::from_millis(1200);
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// The connections were served by the runtime that opened them, and that one ends.
+#[test]
+fn leases_are_renewed_though_the_runtime_that_opened_the_store_ends() {
+    let opener = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = RedisServer::start().unwrap();
+    let open = async { RedisStore::builder(server.url()).open().await };
+    let store = opener.block_on(open).unwrap();
+    let (renewed, signal) = mpsc::channel();
+    let observer = move |seen: Seen<'_>| {
+        if seen.call == "renew" && seen.result.is_ok() {
+            // The test may have ended already; then nobody listens.
+            let _ = renewed.send(());
+        }
+    };
+    let engine = Engine::new(Observed::new(store, observer));
+    let first = operation("first", LEASE, OnLapsed::Hold);
+    let ran = opener.block_on(engine.run(&first, async |_| Ok(Outcome::empty())));
+    assert!(matches!(ran, Ok(Ran::Executed(_))));
+    let (started, running) = mpsc::channel();
+    let long = thread::spawn(move || {
+        let second = operation("second", LEASE, OnLapsed::Hold);
+        let run = engine.run(&second, async |_| {
+            started.send(()).unwrap();
+            let counted = tokio::task::spawn_blocking(move || {
+                // As many as four leases need.
+                (0..12).all(|_| signal.recv_timeout(LOST_AFTER).is_ok())
+            });
+            assert!(counted.await.unwrap(), "nobody renews it any more");
+            Ok(Outcome::bytes("done"))
+        });
+        runtime().block_on(run)
+    });
+    running.recv_timeout(LOST_AFTER).unwrap();
+    drop(opener);
+    assert_eq!(long.join().unwrap().unwrap(), Ran::Executed(Outcome::bytes("done")));
+}
+
+/// A store whose runtime has ended, and a server.
+fn orphaned() -> (RedisServer, Arc<RedisStore>) {
+    let opener = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = RedisServer::start().unwrap();
+    let open = async { RedisStore::builder(server.url()).open().await };
+    let store = Arc::new(opener.block_on(open).unwrap());
+    drop(opener);
+    (server, store)
+}
+
+#[test]
+fn eviction_is_noticed_though_the_runtime_that_opened_the_store_has_ended() {
+    let (server, store) = orphaned();
+    runtime().block_on(async {
+        let before = plain("before");
+        until_ok(|| begin(&store, &before)).await;
+        server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+        let start = Instant::now();
+        for number in 0.. {
+            let begun = begin(&store, &plain(&format!("new-{number}"))).await;
+            if begun.is_err_and(|error| error.to_string().contains("allkeys-lru")) {
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "steps are still taken");
+            sleep(Duration::from_millis(20)).await; // tidy: allow-sleep: the server tells nobody
+        }
+        // And it goes on by itself.
+        server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+        let after = plain("after");
+        until_ok(|| begin(&store, &after)).await;
+    });
+}
+
+#[test]
+fn ends_are_heard_though_the_runtime_that_opened_the_store_has_ended() {
+    let (_server, store) = orphaned();
+    runtime().block_on(async {
+        let (awaited, waiting) = (plain("awaited"), Arc::clone(&store));
+        let before = plain("before");
+        until_ok(|| begin(&store, &before)).await;
+        let fence = claim(&store, &awaited).await.fence;
+        let id = awaited.id();
+        let waiter = tokio::spawn(async move { until_ok(|| waiting.settled(&id, fence)).await });
+        sleep(Duration::from_millis(500)).await; // tidy: allow-sleep: nobody tells who waits
+        complete(&store, &awaited, fence, "done").await.unwrap();
+        let woken = timeout(Duration::from_secs(10), waiter).await;
+        woken.expect("nobody woke the waiter").unwrap();
+        // Nor is the next one told that nobody hears.
+        let settled = store.settled(&id, fence).await;
+        assert!(settled.is_ok(), "{settled:?}");
+    });
+}
+
+#[test]
+fn who_waits_is_woken_when_the_runtime_that_opened_the_store_ends() {
+    let opener = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = RedisServer::start().unwrap();
+    let open = async { RedisStore::builder(server.url()).open().await };
+    let store = Arc::new(opener.block_on(open).unwrap());
+    let user = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let awaited = plain("awaited");
+    let fence = user.block_on(claim(&store, &awaited)).fence;
+    let (id, waiting) = (awaited.id(), Arc::clone(&store));
+    let waiter = user.spawn(async move { waiting.settled(&id, fence).await });
+    let pause = async { sleep(Duration::from_millis(500)).await }; // tidy: allow-sleep: no signal
+    user.block_on(pause);
+    drop(opener);
+    user.block_on(async {
+        until_ok(|| complete(&store, &awaited, fence, "done")).await;
+        let woken = timeout(Duration::from_secs(10), waiter).await;
+        let _ = woken.expect("nobody woke the waiter").unwrap();
+    });
+}

@@ -1,0 +1,51 @@
+//! What is done in the background while the gateway runs.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use justonce::Engine;
+use justonce::engine::ReaperSettings;
+use justonce::worker::{Next, RoundEnd, Worker, WorkerObserver};
+use metrics::counter;
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::metrics::{EXPIRATIONS, WORKER_ROUNDS};
+
+/// How often the metrics drop old samples.
+const METRICS_EVERY: Duration = Duration::from_secs(5);
+
+/// The workers that run as long as the gateway does.
+pub(crate) struct Background {
+    /// They end when they are dropped; a sweep may be cut off at any point.
+    _workers: [Worker; 2],
+}
+
+impl Background {
+    /// Ends retentions, and keeps the metrics small.
+    pub(crate) fn start(engine: &Engine, handle: PrometheusHandle) -> Self {
+        let expirations = counter!(EXPIRATIONS.name);
+        let reaper =
+            engine.start_observed_reaper(ReaperSettings::default(), move |swept| match swept {
+                Ok(report) => expirations.increment(report.removed + report.buried),
+                Err(error) => {
+                    tracing::warn!(target: "justonce::store", %error, "sweeping failed");
+                }
+            });
+        let tidy = move || {
+            handle.run_upkeep();
+            async { Ok::<_, Infallible>(Next::Pause) }
+        };
+        let metrics = Worker::start(engine.schedule("metrics", METRICS_EVERY), tidy);
+        Self { _workers: [reaper, metrics] }
+    }
+}
+
+/// Counts the rounds of all workers.
+pub(crate) struct CountRounds;
+
+impl WorkerObserver for CountRounds {
+    fn round_ended(&self, end: &RoundEnd<'_>) {
+        let result = if end.error.is_some() { "failed" } else { "done" };
+        counter!(WORKER_ROUNDS.name, "worker" => end.worker, "result" => result).increment(1);
+    }
+}

@@ -1,0 +1,11 @@
+//! The command line: one file per command, and what `keys` and `sagas` share.
+
+mod admin;
+mod check;
+mod commands;
+mod keys;
+mod migrate;
+mod print;
+mod sagas;
+
+pub use commands::run;

@@ -1,0 +1,46 @@
+//! What a request goes through between the listener and the upstream: the layer that makes
+//! operations take effect once, problems for upstream errors, the proxy.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use justonce::Engine;
+use justonce::http::{CircuitBreaker, Protected, UnknownListener};
+use justonce_proxy::{Proxy, make_forwarded};
+use tower::Layer;
+
+use crate::config::Settings;
+use crate::rules;
+use crate::upstream_problems::{RouteLimits, UpstreamProblems};
+
+/// The stack of one set of routes.
+pub(crate) type Stack = Protected<UpstreamProblems>;
+
+/// Blocks new operations while the breakers of all upstreams are open.
+struct Breakers(Proxy);
+
+impl CircuitBreaker for Breakers {
+    fn open_for(&self) -> Option<Duration> {
+        self.0.closed_for()
+    }
+}
+
+/// Builds the stack of these routes.
+///
+/// # Errors
+///
+/// If a setting cannot be made a rule.
+pub(crate) fn stack(
+    engine: &Engine,
+    proxy: &Proxy,
+    probers: Arc<dyn UnknownListener>,
+    settings: &Settings,
+) -> anyhow::Result<Stack> {
+    let layer = rules::layer(engine.clone(), settings)?
+        .circuit_breaker(Arc::new(Breakers(proxy.clone())))
+        // A stored request carries its caller's address: on a resend its connection is gone.
+        .map_stored_request(make_forwarded)
+        .unknown_listener(probers)
+        .build();
+    Ok(layer.layer(UpstreamProblems::new(proxy.clone(), RouteLimits::new(settings))))
+}

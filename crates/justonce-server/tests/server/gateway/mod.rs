@@ -1,0 +1,18 @@
+//! The real gateway, as a process, between a client and a service that do what the test says.
+
+mod admin;
+mod answers;
+mod breaker;
+mod check;
+mod completer;
+mod contract;
+mod crash;
+mod expire;
+mod hostile_contents;
+mod metrics;
+mod reload;
+mod sagas;
+mod shutdown;
+mod stage;
+mod stores;
+mod unknown;

@@ -1,0 +1,12 @@
+//! Hostile clients: whatever they send, or do not send, the gateway answers clearly or closes the
+//! connection, stays small, and serves all other clients.
+
+mod attacked;
+mod connections;
+mod http2;
+mod injection;
+mod malformed;
+mod memory;
+mod slow;
+mod smuggling;
+mod taped;

@@ -1,0 +1,4 @@
+//! The conformance suite passes on the memory store.
+
+mod memory;
+mod ticking;
