@@ -72,18 +72,21 @@ impl Subscription {
         self.shared.waiters.register(id)
     }
 
-    /// Waits until the connection listens.
+    /// Waits until the connection listens, or an attempt to make it fails. A connection that broke
+    /// before this call is no failure: it is being remade.
     pub(crate) async fn listening(&self) -> StoreResult<()> {
         let mut state = self.shared.state.subscribe();
+        let mut has_changed = false;
         loop {
             self.ensure_running();
             match &*state.borrow_and_update() {
                 State::Listening => return Ok(()),
-                State::Broken(error) => return Err(error.clone()),
-                State::Connecting => {}
+                State::Broken(error) if has_changed => return Err(error.clone()),
+                State::Broken(_) | State::Connecting => {}
             }
             // The sender lives as long as this subscription.
             let _ = state.changed().await;
+            has_changed = true;
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use justonce_core::store::Records;
-use justonce_core::{Operation, StoreResult};
+use justonce_core::{Operation, StoreErrorKind, StoreResult};
 use justonce_postgres::PostgresStore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -60,15 +60,23 @@ async fn a_broken_connection_wakes_everybody() {
     let waiting = waiter(&stage, &other, &rerun("a")).await;
     stage.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
     timeout(PROMPTLY, waiting).await.expect("it still waits").unwrap().unwrap();
-    // The connection is made again: the next one waits and is woken.
+    // It is remade: what waits meanwhile is no failure, and is woken.
     let operation = rerun("b");
     let fence = stage.claim(&operation).await;
     let id = operation.id();
-    let again = tokio::spawn(async move {
-        while other.settled(&id, fence).await.is_err() {
-            tokio::task::yield_now().await;
-        }
-    });
+    let again = tokio::spawn(async move { other.settled(&id, fence).await });
     stage.complete(&operation, fence).await;
-    timeout(PROMPTLY, again).await.expect("nobody woke the waiter").unwrap();
+    timeout(PROMPTLY, again).await.expect("nobody woke the waiter").unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_cannot_be_made_is_reported() {
+    let mut stage = Stage::new().await;
+    let operation = rerun("a");
+    let fence = stage.claim(&operation).await;
+    stage.server.stop_immediate().unwrap();
+    let id = operation.id();
+    let settled = stage.store.settled(&id, fence);
+    let settled = timeout(PROMPTLY, settled).await.expect("it waits for a server that is away");
+    assert_eq!(settled.unwrap_err().kind(), StoreErrorKind::Unavailable);
 }
