@@ -11,12 +11,12 @@ use justonce_core::store::{IdMap, Stats};
 use justonce_core::{RecordId, StateName, Timestamp};
 
 use crate::check::ManifestWriter;
-use crate::disk::{Disk, DiskOp, With};
+use crate::disk::{Disk, With};
 use crate::journal::{BatchRow, NAME_ALL_EVERY};
 use crate::rows::RowName;
-use crate::state::{DiskState, State, is_settled};
-use crate::step::Write;
+use crate::state::{State, is_settled};
 use crate::wal::{ApplyQueue, WalBatch};
+use crate::write::{DiskOp, DiskState, Write};
 
 /// Retentions are swept by the second: one row of the index holds all of a batch that end in it.
 const EXPIRY_GRAIN_MS: u64 = 1000;

@@ -27,6 +27,7 @@ use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp
 use crate::files::sync_directory;
 use crate::journal::{BatchRow, KEEP_ROWS};
 use crate::rows::RowName;
+use crate::write::ExpiryRow;
 
 /// The journals together take at most this much: it bounds how long reopening takes.
 const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
@@ -41,19 +42,8 @@ const CREATING_CACHE_BYTES: u64 = 1024 * 1024;
 /// smaller, and gone before the tree is written.
 const APART_FROM_BYTES: u32 = 256;
 
-/// The name of a row of the expiry index: the end of the retention, then the batch's number.
-pub(crate) type ExpiryRow = [u8; 16];
 /// A row of the expiry index, with the names in it.
 pub(crate) type Expiring = (ExpiryRow, Vec<RecordId>);
-
-/// One change to a record on disk, or to the index.
-#[derive(Debug)]
-pub(crate) enum DiskOp {
-    Put(Vec<u8>),
-    Remove,
-    /// A row of the expiry index has been worked through.
-    Swept(ExpiryRow),
-}
 
 /// What goes with a batch of records.
 pub(crate) struct With {

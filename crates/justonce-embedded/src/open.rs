@@ -17,15 +17,16 @@ use crate::clock_floor;
 use crate::commit::{GroupCommit, Sink as _};
 use crate::commit_delay::CommitDelay;
 use crate::directory_lock::DirectoryLock;
-use crate::disk::{Disk, DiskOp};
+use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::files::{Modes, create_folder, private};
 use crate::journal::{self, Recovered};
-use crate::maintenance::SweepPosition;
-use crate::state::{DiskState, Fences, Live, Row, State, Time, is_settled};
-use crate::step::{Stepper, Write};
+use crate::state::{Fences, Live, Row, State, Time, is_settled};
+use crate::step::Stepper;
+use crate::sweep::SweepPosition;
 use crate::wal::{self, ApplyQueue, Gap, Heading, Wal};
 use crate::watermark::Watermark;
+use crate::write::{DiskOp, DiskState, Write};
 use crate::writer::Writer;
 
 /// The default size of the block cache, in bytes.

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use justonce_core::store::{Records, Stored};
-use justonce_core::{
-    Answer, Fence, RecordId, Step, StoreError, StoreErrorKind, StoreResult, is_running,
-};
+use justonce_core::{Answer, Fence, RecordId, Step, StoreResult, is_running};
 use tokio::sync::Notify;
 
-use crate::commit::Ticket;
 use crate::open::EmbeddedStore;
-use crate::step::{StepResult, Write, closed};
+use crate::step::{StepResult, closed, durable};
+use crate::write::Write;
 
 impl Records for EmbeddedStore {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
@@ -69,14 +67,6 @@ impl EmbeddedStore {
             live.row.as_ref().is_some_and(|row| is_running(&row.stored.entry, fence, now));
         running.then(|| Arc::clone(live.waiters.get_or_insert_default()))
     }
-}
-
-/// Waits until a decision is on disk.
-pub(crate) async fn durable(ticket: &Ticket) -> StoreResult<()> {
-    ticket.durable().await.map_err(|why| {
-        let message = format!("the embedded store could not write and has stopped: {why}");
-        StoreError::maybe_applied(StoreErrorKind::Stopped, message)
-    })
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use justonce_core::store::{DamageLog, IdHasher, IdMap, Shards, Stats, Stored};
 use justonce_core::{
-    Action, Clock, Decision, Entry, Failed, Fence, RecordId, State as RecordState, StateName,
-    StoreError, StoreErrorKind, StoreResult, Timestamp, transition,
+    Action, Clock, Decision, Entry, Failed, Fence, RecordId, State as RecordState, StoreError,
+    StoreErrorKind, StoreResult, Timestamp, transition,
 };
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -18,6 +18,7 @@ use crate::clock_floor;
 use crate::commit::Ticket;
 use crate::disk::Disk;
 use crate::rows::PendingRows;
+use crate::write::DiskState;
 
 /// How many fences are reserved on disk ahead of those given.
 pub(crate) const RESERVED_FENCES: u64 = 1 << 20;
@@ -91,16 +92,6 @@ pub(crate) struct Live {
 pub(crate) struct Row {
     pub(crate) stored: Stored,
     pub(crate) bytes: u32,
-}
-
-/// What the disk has of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DiskState {
-    Absent,
-    /// An unsettled record.
-    Live,
-    /// A settled record or a tombstone.
-    Done(StateName, u32),
 }
 
 /// Recently used settled records.

@@ -7,55 +7,16 @@ use std::sync::atomic::Ordering;
 use justonce_core::store::Stored;
 use justonce_core::{
     Action, Answer, Change, Decision, Entry, Existing, Fence, RecordId, StoreError, StoreErrorKind,
-    StoreResult, Timestamp, codec, ends_claim,
+    StoreResult, codec, ends_claim,
 };
 
 use crate::commit::{Closed, GroupCommit, Ticket};
-use crate::disk::{DiskOp, ExpiryRow};
 use crate::rows::RowWrite;
-use crate::state::{DiskState, Found, Live, MAX_LIVE, Row, Shard, State, is_settled};
+use crate::state::{Found, Live, MAX_LIVE, Row, Shard, State, is_settled};
+use crate::write::{DiskOp, DiskState, Write};
 
 /// More than this many writes in the queue mean that the disk does not keep up.
 const MAX_QUEUED: usize = 100_000;
-
-/// A decision on its way to disk.
-#[derive(Debug)]
-pub(crate) struct Write {
-    pub(crate) id: RecordId,
-    /// The change it carries out; zero for writes that are no record's last change.
-    pub(crate) change: u64,
-    pub(crate) op: Option<DiskOp>,
-    /// What it replaces and adds on disk.
-    pub(crate) replaces: DiskState,
-    pub(crate) adds: DiskState,
-    /// When what it adds may be swept.
-    pub(crate) expires_at: Option<Timestamp>,
-    /// The caller's own rows that go with it.
-    pub(crate) rows: Vec<RowWrite>,
-    /// The number under which they are kept until the engine has them.
-    pub(crate) rows_change: u64,
-}
-
-impl Write {
-    /// A batch of its own right, with nothing in it: it reserves fences.
-    pub(crate) fn empty() -> Self {
-        Self {
-            id: RecordId::from_bytes([0; 32]),
-            change: 0,
-            op: None,
-            replaces: DiskState::Absent,
-            adds: DiskState::Absent,
-            expires_at: None,
-            rows: Vec::new(),
-            rows_change: 0,
-        }
-    }
-
-    /// A row of the expiry index has been worked through.
-    pub(crate) fn swept(row: ExpiryRow) -> Self {
-        Self { op: Some(DiskOp::Swept(row)), ..Self::empty() }
-    }
-}
 
 /// What came of trying a step.
 pub(crate) enum StepResult {
@@ -375,4 +336,12 @@ const fn needs_durability(answer: &Answer) -> bool {
 
 pub(crate) fn closed() -> StoreError {
     StoreError::not_applied(StoreErrorKind::Stopped, "the embedded store is closed")
+}
+
+/// Waits until a decision is on disk.
+pub(crate) async fn durable(ticket: &Ticket) -> StoreResult<()> {
+    ticket.durable().await.map_err(|why| {
+        let message = format!("the embedded store could not write and has stopped: {why}");
+        StoreError::maybe_applied(StoreErrorKind::Stopped, message)
+    })
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::commit::Sink;
 use crate::state::State;
-use crate::step::Write;
 use crate::wal::{ApplyQueue, Heading, Wal, WalBatch};
 use crate::watermark::Watermark;
+use crate::write::Write;
 
 /// The sink behind the group commit.
 pub(crate) struct Writer {

@@ -1,8 +1,12 @@
 //! The promises, each a property of the checker.
 
-use stateright::Property;
+use stateright::{Model, Property};
 
-use super::protocol::Protocol;
+/// A model whose moments are judged by the laws.
+pub(crate) trait Judged: Model {
+    /// Whether a law is kept at this moment.
+    fn keeps(&self, state: &Self::State, law: Law) -> bool;
+}
 
 macro_rules! laws {
     ($($law:ident: $name:literal,)*) => {
@@ -23,8 +27,8 @@ macro_rules! laws {
             }
         }
 
-        pub(super) fn properties() -> Vec<Property<Protocol>> {
-            vec![$(Property::always($name, |model, world| model.keeps(world, Law::$law)),)*]
+        pub(crate) fn properties<M: Judged>() -> Vec<Property<M>> {
+            vec![$(Property::always($name, |model: &M, state| model.keeps(state, Law::$law)),)*]
         }
     };
 }

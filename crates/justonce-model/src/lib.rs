@@ -29,23 +29,16 @@
 //! # Ok::<(), justonce_model::SetupError>(())
 //! ```
 
-mod audit;
-mod book;
-mod end;
 mod laws;
-mod moves;
 mod mutants;
 mod protocol;
 mod setup;
-mod sights;
 mod world;
 
 pub use laws::Law;
-pub use moves::{Move, Reply};
 pub use mutants::{MUTANTS, Mutant};
-pub use protocol::{Protocol, Rules};
-pub use setup::{Bounds, Setup, SetupError};
-pub use sights::Sight;
+pub use protocol::{Move, Protocol, Reply, Rules};
+pub use setup::{Setup, SetupError, Sight};
 pub use world::{
-    Book, Broken, Disk, End, Ended, Held, Phase, Point, Ran, Request, Truth, Verdict, World,
+    Book, Bounds, Broken, Disk, End, Ended, Held, Phase, Point, Ran, Request, Truth, Verdict, World,
 };

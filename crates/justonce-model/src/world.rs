@@ -2,8 +2,22 @@
 
 use justonce_core::{Entry, Failed, Fence, InProgress, Outcome, Record, State, Timestamp, Token};
 
-use super::laws::Law;
-use super::setup::Bounds;
+use crate::laws::Law;
+
+/// How much may happen in a world: the space grows fast with each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// How many workers there are at once; those that crashed start again.
+    pub workers: usize,
+    /// How many calls they make together.
+    pub calls: u8,
+    /// How many requests the network delays.
+    pub delays: u8,
+    /// How often the store crashes.
+    pub outages: u8,
+    /// How long it lasts.
+    pub ticks: u32,
+}
 
 /// One moment: the store, its clock, the workers, what is under way, and the auditor's book.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -263,7 +277,7 @@ impl World {
 }
 
 /// The end that an entry replays, if it has come to one.
-pub(super) fn end_of(entry: Option<&Entry>) -> Option<&Outcome> {
+pub(crate) fn end_of(entry: Option<&Entry>) -> Option<&Outcome> {
     match &entry?.record()?.state {
         State::Completed(settled) | State::Failed(Failed::Final(settled)) => Some(&settled.outcome),
         _ => None,

@@ -20,6 +20,19 @@ pub struct Order {
     pub address: String,
 }
 
+impl Order {
+    /// Why a trade will never do its part of this, if so.
+    #[must_use]
+    pub fn refusal_by(&self, trade: Trade) -> Option<&'static str> {
+        match trade {
+            Trade::Inventory if self.item == "sold-out" => Some("the item is sold out"),
+            Trade::Payment if self.card == "declined" => Some("the card was declined"),
+            Trade::Shipping if self.address == "nowhere" => Some("there is no such address"),
+            _ => None,
+        }
+    }
+}
+
 /// What a client hears of its order, once and for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]

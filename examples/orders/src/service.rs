@@ -107,7 +107,7 @@ async fn act(
     headers: HeaderMap,
     Json(order): Json<Order>,
 ) -> Response {
-    if let Some(why) = service.trade.refusal(&order) {
+    if let Some(why) = order.refusal_by(service.trade) {
         return refused(why);
     }
     let key = key(&headers);

@@ -1,10 +1,8 @@
-//! The three trades: what each does, undoes and refuses.
+//! The three trades: what each does and undoes.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
-use crate::order::Order;
 
 /// One of the three services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,17 +37,6 @@ impl Trade {
             Self::Inventory => "cancel",
             Self::Payment => "refund",
             Self::Shipping => "recall",
-        }
-    }
-
-    /// Why it will never do this, if so.
-    #[must_use]
-    pub fn refusal(self, order: &Order) -> Option<&'static str> {
-        match self {
-            Self::Inventory if order.item == "sold-out" => Some("the item is sold out"),
-            Self::Payment if order.card == "declined" => Some("the card was declined"),
-            Self::Shipping if order.address == "nowhere" => Some("there is no such address"),
-            _ => None,
         }
     }
 }

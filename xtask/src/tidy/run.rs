@@ -100,7 +100,7 @@ fn check_packages(tree: &Tree, crates: &[Crate]) -> Vec<Violation> {
             violations.extend(manifest::check(&package.manifest, text));
         }
         violations.extend(published::check(package, &|path| tree.exists(path)));
-        violations.extend(cycles::check(&package.name, graphs, cycles::STILL_CYCLIC));
+        violations.extend(cycles::check(graphs));
     }
     violations
 }

@@ -6,10 +6,8 @@
 use justonce_core::{RecordId, StateName, Timestamp};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::disk::DiskOp;
 use crate::rows::{RowName, RowWrite};
-use crate::state::DiskState;
-use crate::step::Write;
+use crate::write::{DiskOp, DiskState, Write};
 
 const MAGIC: [u8; 8] = *b"justwal1";
 const FRAME_BYTES: usize = 32;

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use super::apply_queue::ApplyQueue;
 use super::batch::{Heading, WalBatch, decode_run, encode};
 use crate::files::{create_folder, private, sync_directory};
-use crate::step::Write;
+use crate::write::Write;
 
 /// The folder of the log inside the store's directory.
 const FOLDER: &str = "wal";

@@ -1,9 +1,9 @@
 //! The mutants by name, each with a world in which it does harm and the law that catches it.
 
-use super::super::laws::Law;
-use super::super::protocol::Rules;
-use super::super::setup::{Setup, SetupError};
 use super::{claims, points, releases, time, writes};
+use crate::laws::Law;
+use crate::protocol::Rules;
+use crate::setup::{Setup, SetupError};
 
 /// The real rules with one of them broken.
 #[derive(Clone, Copy, Debug)]

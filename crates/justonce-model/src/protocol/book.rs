@@ -5,8 +5,8 @@ use justonce_core::{
     State, Timestamp,
 };
 
-use super::protocol::Protocol;
-use super::world::{Book, Ended, Point, World, end_of};
+use super::model::Protocol;
+use crate::world::{Book, Ended, Point, World, end_of};
 
 impl Protocol {
     /// Brings the book up to date with a step.

@@ -1,13 +1,18 @@
 //! What must be seen to happen: a law that nothing could break proves nothing.
 
 use justonce_core::{AwaitingRetry, Entry, Failed, Outcome, Record, State, UnknownReason};
-use stateright::Property;
+use stateright::{Model, Property};
 
-use super::protocol::Protocol;
-use super::world::{Disk, End, Phase, Point, Request, World, end_of};
+use super::worlds::Setup;
+use crate::world::{Disk, End, Phase, Point, Request, World, end_of};
+
+/// A model of the world of a setup.
+pub(crate) trait Explored: Model<State = World> {
+    fn setup(&self) -> &Setup;
+}
 
 macro_rules! sights {
-    ($($sight:ident: $name:literal, |$model:pat_param, $world:ident| $seen:expr;)*) => {
+    ($($sight:ident: $name:literal, |$setup:pat_param, $world:ident| $seen:expr;)*) => {
         /// What must be seen to happen at some moment.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Sight {
@@ -21,9 +26,12 @@ macro_rules! sights {
                 match self { $(Self::$sight => $name,)* }
             }
 
-            pub(super) fn property(self) -> Property<Protocol> {
+            pub(crate) fn property<M: Explored>(self) -> Property<M> {
                 match self {
-                    $(Self::$sight => Property::sometimes($name, |$model, $world: &World| $seen),)*
+                    $(Self::$sight => Property::sometimes($name, |model: &M, $world: &World| {
+                        let $setup = model.setup();
+                        $seen
+                    }),)*
                 }
             }
         }
@@ -57,8 +65,8 @@ sights! {
         let exhausted = UnknownReason::AttemptsExhausted;
         matches!(world.state(), Some(State::Unknown(unknown)) if unknown.reason == exhausted)
     };
-    Resolved: "an unknown operation is resolved", |model, world| {
-        end_of(world.entry.as_ref()) == Some(&model.setup.found)
+    Resolved: "an unknown operation is resolved", |setup, world| {
+        end_of(world.entry.as_ref()) == Some(&setup.found)
     };
     LateOwner: "a worker settles what has become unknown", |_, world| {
         let says = |phase: &Phase| matches!(phase, Phase::Saying(..));
@@ -87,9 +95,9 @@ sights! {
         let believes = |phase: &Phase| matches!(phase, Phase::Holding(held) if held.fence == fence);
         !claim.is_alive(world.now) && world.workers.iter().any(believes)
     };
-    LateCopy: "a copy of the first checkpoint is under way when the second is stored", |m, world| {
+    LateCopy: "a copy of the first checkpoint is late when the second is stored", |setup, world| {
         let Some((fence, claim)) = world.claim() else { return false };
-        let last = m.setup.point(claim.checkpoint.as_ref());
+        let last = setup.point(claim.checkpoint.as_ref());
         let before = |point: Point| point < last;
         let late = |late: &Request| {
             matches!(late, Request::Save(of, point, _) if *of == fence && before(*point))

@@ -7,10 +7,10 @@ use justonce_core::{
 };
 use stateright::{Model, Property};
 
-use super::laws::{self, Law};
 use super::moves::{Move, Reply};
-use super::setup::{Setup, TICK};
-use super::world::{Disk, End, Held, Phase, Point, Ran, Request, Truth, Verdict, World};
+use crate::laws::{self, Judged, Law};
+use crate::setup::{Explored, Setup, TICK};
+use crate::world::{Disk, End, Held, Phase, Point, Ran, Request, Truth, Verdict, World, end_of};
 
 /// The rules under test: the shape of [`justonce_core::transition`].
 pub type Rules = fn(Option<&Entry>, &Action, Timestamp, Fence) -> Decision;
@@ -74,17 +74,6 @@ impl Protocol {
             Verdict::Release => Action::Release(fence),
             Verdict::Abandon => Action::Abandon(fence, UnknownReason::Reported.into()),
         }
-    }
-
-    /// Whether a law is kept at this moment.
-    pub(super) fn keeps(&self, world: &World, law: Law) -> bool {
-        let now_too = match law {
-            Law::OneClaimPerFence => no_two_hold_one(world),
-            Law::OutcomeStays => keeps_its_end(world),
-            Law::CanEnd => self.can_end(world),
-            _ => true,
-        };
-        now_too && !world.book.broken.has(law)
     }
 
     /// One step to the store, under the auditor's eyes.
@@ -259,6 +248,25 @@ impl Protocol {
     }
 }
 
+impl Judged for Protocol {
+    /// Whether a law is kept at this moment.
+    fn keeps(&self, world: &World, law: Law) -> bool {
+        let now_too = match law {
+            Law::OneClaimPerFence => no_two_hold_one(world),
+            Law::OutcomeStays => keeps_its_end(world),
+            Law::CanEnd => self.can_end(world),
+            _ => true,
+        };
+        now_too && !world.book.broken.has(law)
+    }
+}
+
+impl Explored for Protocol {
+    fn setup(&self) -> &Setup {
+        &self.setup
+    }
+}
+
 impl Model for Protocol {
     type State = World;
     type Action = Move;
@@ -374,7 +382,6 @@ fn no_two_hold_one(world: &World) -> bool {
 
 fn keeps_its_end(world: &World) -> bool {
     world.book.ended.as_ref().is_none_or(|ended| {
-        world.now >= ended.until
-            || super::world::end_of(world.entry.as_ref()) == Some(&ended.outcome)
+        world.now >= ended.until || end_of(world.entry.as_ref()) == Some(&ended.outcome)
     })
 }

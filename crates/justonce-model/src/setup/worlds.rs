@@ -11,11 +11,11 @@ use justonce_core::{
 };
 
 use super::sights::Sight;
-use super::world::Point;
+use crate::world::{Bounds, Point};
 
 /// The model's clock moves by this: every duration is a few of them, so that each moment is met
 /// from both sides.
-pub(super) const TICK: Duration = Duration::from_millis(10);
+pub(crate) const TICK: Duration = Duration::from_millis(10);
 const LEASE: Duration = Duration::from_millis(20);
 const LEASE_CAP: Duration = Duration::from_millis(30);
 const RETENTION: Duration = Duration::from_millis(20);
@@ -26,33 +26,18 @@ const BACK_OFF: BackOff =
 /// A world to explore: what is promised, and how much may happen in it.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    pub(super) policy: Arc<Policy>,
-    pub(super) begin: Begin,
-    pub(super) other: Fingerprint,
-    pub(super) ready: Checkpoint,
-    pub(super) paid: Checkpoint,
-    pub(super) found: Outcome,
-    pub(super) failure: Outcome,
-    pub(super) bounds: Bounds,
-    pub(super) renews: bool,
-    pub(super) saves: bool,
-    pub(super) fails: bool,
-    pub(super) sights: &'static [Sight],
-}
-
-/// How much may happen in a world: the space grows fast with each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// How many workers there are at once; those that crashed start again.
-    pub workers: usize,
-    /// How many calls they make together.
-    pub calls: u8,
-    /// How many requests the network delays.
-    pub delays: u8,
-    /// How often the store crashes.
-    pub outages: u8,
-    /// How long it lasts.
-    pub ticks: u32,
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) begin: Begin,
+    pub(crate) other: Fingerprint,
+    pub(crate) ready: Checkpoint,
+    pub(crate) paid: Checkpoint,
+    pub(crate) found: Outcome,
+    pub(crate) failure: Outcome,
+    pub(crate) bounds: Bounds,
+    pub(crate) renews: bool,
+    pub(crate) saves: bool,
+    pub(crate) fails: bool,
+    pub(crate) sights: &'static [Sight],
 }
 
 /// Why a world cannot be built; only a defect of the model can cause it.
@@ -115,7 +100,7 @@ impl Setup {
     }
 
     /// The checkpoint as a handler saves it, without a number.
-    pub(super) const fn checkpoint(&self, point: Point) -> Option<&Checkpoint> {
+    pub(crate) const fn checkpoint(&self, point: Point) -> Option<&Checkpoint> {
         match point {
             Point::Start => None,
             Point::Ready => Some(&self.ready),
@@ -124,7 +109,7 @@ impl Setup {
     }
 
     /// How far a handler had come when it saved this, whatever its number.
-    pub(super) fn point(&self, saved: Option<&Checkpoint>) -> Point {
+    pub(crate) fn point(&self, saved: Option<&Checkpoint>) -> Point {
         match saved {
             None => Point::Start,
             Some(saved) if saved.name() == self.ready.name() => Point::Ready,

@@ -4,9 +4,9 @@ use justonce_core::{
     Action, Answer, Claimed, Entry, Existing, Fence, Timestamp, Token, UnknownSince,
 };
 
-use super::protocol::{Protocol, after};
-use super::setup::TICK;
-use super::world::{Request, Truth, Verdict, World};
+use super::model::{Protocol, after};
+use crate::setup::TICK;
+use crate::world::{Request, Truth, Verdict, World};
 
 /// The most calls it may take.
 const MAX_CALLS: u32 = 8;

@@ -2,9 +2,9 @@
 
 use justonce_core::{Entry, OnFailure, OnLapsed, State, Timestamp};
 
-use super::protocol::Protocol;
-use super::setup::TICK;
-use super::world::{Disk, Held, Phase, Point, Ran, Truth, Verdict, World};
+use super::model::Protocol;
+use crate::setup::TICK;
+use crate::world::{Disk, Held, Phase, Point, Ran, Truth, Verdict, World};
 
 /// One thing that happens. Workers are named by their place in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

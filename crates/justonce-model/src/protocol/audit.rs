@@ -6,9 +6,9 @@ use justonce_core::{
     Note, NoteKind, OnFailure, OnLapsed, Record, State, StateName, Timestamp, Token,
 };
 
-use super::laws::Law;
-use super::protocol::{Protocol, after as apply};
-use super::world::{Broken, Ended, Point, Request, World, end_of};
+use super::model::{Protocol, after as apply};
+use crate::laws::Law;
+use crate::world::{Broken, Ended, Point, Request, World, end_of};
 
 /// A token that no worker of the model ever has.
 const NEXT: Token = Token(3000);
