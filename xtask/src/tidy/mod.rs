@@ -11,6 +11,7 @@ mod links;
 mod manifest;
 mod map;
 mod modules;
+mod named_files;
 pub(crate) mod packages;
 mod portable;
 mod published;

@@ -7,7 +7,8 @@ use super::packages::{self, Package};
 use super::tree::Tree;
 use super::violation::Violation;
 use super::{
-    banned, cycles, generated, law, links, manifest, map, portable, published, reasons, roots, size,
+    banned, cycles, generated, law, links, manifest, map, named_files, portable, published,
+    reasons, roots, size,
 };
 
 /// What tidy does.
@@ -50,9 +51,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn check_files(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
+    let paths: Vec<&str> = tree.files().map(|(path, _)| path).collect();
     for (path, text) in tree.files() {
         if path.ends_with(".rs") {
             violations.extend(check_rust(path, text));
+        }
+        if path.ends_with(".md") && !named_files::is_history(path) {
+            violations.extend(named_files::check(path, text, &paths));
         }
         if path.ends_with(".md") {
             violations.extend(links::check(path, text, &|target| {
