@@ -3,6 +3,10 @@
 //! Connections are made when needed, up to a limit. If the server takes no more, callers wait for
 //! one of those that exist. Connections that are idle for a while are closed, so that other
 //! processes can have them.
+//!
+//! A connection is served by the runtime that made it, and used on that runtime only: another one
+//! may be blocked, or end, while the connection is in use. The engine renews leases on a runtime of
+//! its own for the same reason.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +16,7 @@ use deadpool_postgres::{
     Client, ClientWrapper, Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolConfig,
     PoolError, QueueMode, RecyclingMethod, Runtime,
 };
+use justonce_core::store::PerRuntime;
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
@@ -32,7 +37,9 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// A pool of connections.
 pub(crate) struct Connections {
-    pool: Pool,
+    /// The idle connections of each runtime.
+    pools: PerRuntime<Pool>,
+    settings: Settings,
     /// A permit for each connection that is used or being made.
     permits: Arc<Semaphore>,
     limit: usize,
@@ -40,8 +47,14 @@ pub(crate) struct Connections {
     withheld: Arc<Mutex<usize>>,
     /// When idle connections were last closed.
     cleaned: Mutex<Instant>,
-    /// For cancel requests.
-    connector: Connector,
+}
+
+/// How connections are made.
+struct Settings {
+    endpoint: Endpoint,
+    /// The statements that each runs when it is made.
+    first: Arc<str>,
+    recycling: RecyclingMethod,
 }
 
 /// A connection in use. It returns to the pool before its permit is free.
@@ -49,6 +62,18 @@ pub(crate) struct Connection {
     client: Client,
     connector: Connector,
     _permit: OwnedSemaphorePermit,
+}
+
+/// Permits that nobody uses for a while, or until the runtime ends.
+struct Withheld {
+    count: Arc<Mutex<usize>>,
+    permits: OwnedSemaphorePermit,
+}
+
+impl Drop for Withheld {
+    fn drop(&mut self) {
+        *lock(&self.count) -= self.permits.num_permits();
+    }
 }
 
 /// Cancels the statement and closes its connection, if it is dropped before the statement ends.
@@ -71,32 +96,21 @@ impl Connections {
         endpoint: &Endpoint,
         limit: usize,
         first: &[&str],
-        recycling_method: RecyclingMethod,
+        recycling: RecyclingMethod,
     ) -> StoreResult<Self> {
         let limit = limit.max(1);
-        let first: Arc<str> = first.concat().into();
-        let Endpoint { config, connector } = endpoint.clone();
-        let manager = ManagerConfig { recycling_method };
-        let manager = Manager::from_config(config, connector.clone(), manager);
-        let session = Hook::async_fn(move |client: &mut ClientWrapper, _| {
-            let first = Arc::clone(&first);
-            Box::pin(async move { client.batch_execute(&first).await.map_err(HookError::Backend) })
-        });
-        // The one that was used last is used first, so that superfluous ones become idle.
-        let config = PoolConfig { queue_mode: QueueMode::Lifo, ..PoolConfig::new(limit) };
-        let pool = Pool::builder(manager)
-            .config(config)
-            .runtime(Runtime::Tokio1)
-            .create_timeout(Some(CONNECT_TIMEOUT))
-            .post_create(session)
-            .build();
-        let pool = pool.map_err(|error| {
-            let message = format!("no connections can be kept: {error}");
-            StoreError::not_applied(StoreErrorKind::Unavailable, message)
-        })?;
+        let settings =
+            Settings { endpoint: endpoint.clone(), first: first.concat().into(), recycling };
         let cleaned = Mutex::new(Instant::now());
         let permits = Arc::new(Semaphore::new(limit));
-        Ok(Self { pool, permits, limit, withheld: Arc::default(), cleaned, connector })
+        Ok(Self {
+            pools: PerRuntime::new(),
+            settings,
+            permits,
+            limit,
+            withheld: Arc::default(),
+            cleaned,
+        })
     }
 
     /// A connection, as soon as one is free.
@@ -105,9 +119,11 @@ impl Connections {
         let mut until = None;
         loop {
             let permit = self.permit(&mut until).await?;
-            let error = match self.pool.get().await {
+            let pool = self.pools.try_get(|| self.settings.pool(self.limit))?;
+            self.make_way(&pool);
+            let error = match pool.get().await {
                 Ok(client) => {
-                    let connector = self.connector.clone();
+                    let connector = self.settings.endpoint.connector.clone();
                     return Ok(Connection { client, connector, _permit: permit });
                 }
                 Err(error) => error,
@@ -125,8 +141,31 @@ impl Connections {
         let mut cleaned = lock(&self.cleaned);
         if cleaned.elapsed() >= IDLE / 2 {
             *cleaned = Instant::now();
-            self.pool.retain(|_, metrics| metrics.last_used() < IDLE);
+            for pool in self.pools.all() {
+                pool.retain(|_, metrics| metrics.last_used() < IDLE);
+            }
         }
+    }
+
+    /// Closes idle connections of other runtimes, so that one more here stays within the limit.
+    /// The caller has a permit: with the permits that are left, as many may be idle.
+    fn make_way(&self, own: &Arc<Pool>) {
+        let pools = self.pools.all();
+        let others = || pools.iter().filter(|pool| !Arc::ptr_eq(pool, own));
+        let idle: usize = others().map(|pool| pool.status().available).sum();
+        let mut excess = idle.saturating_sub(self.permits.available_permits());
+        for pool in others() {
+            pool.retain(|_, _| {
+                let closes = excess > 0;
+                excess -= usize::from(closes);
+                !closes
+            });
+        }
+    }
+
+    /// How many connections exist.
+    fn size(&self) -> usize {
+        self.pools.all().iter().map(|pool| pool.status().size).sum()
     }
 
     /// A permit, within the time limit of a step.
@@ -148,7 +187,7 @@ impl Connections {
         let mut withheld = lock(&self.withheld);
         let free = self.permits.available_permits();
         let busy = self.limit.saturating_sub(free + *withheld + 1);
-        let made = self.pool.status().size;
+        let made = self.size();
         if made == 0 && busy == 0 {
             return false;
         }
@@ -158,16 +197,39 @@ impl Connections {
                 permits.merge(permit);
             }
         }
-        let count = permits.num_permits();
-        *withheld += count;
-        let withheld = Arc::clone(&self.withheld);
+        *withheld += permits.num_permits();
+        let permits = Withheld { count: Arc::clone(&self.withheld), permits };
         tokio::spawn(async move {
             tokio::time::sleep(GROW_AGAIN_AFTER).await;
-            let mut withheld = lock(&withheld);
-            *withheld -= count;
             drop(permits);
         });
         true
+    }
+}
+
+impl Settings {
+    /// A pool for the connections of one runtime.
+    fn pool(&self, limit: usize) -> StoreResult<Pool> {
+        let Endpoint { config, connector } = self.endpoint.clone();
+        let manager = ManagerConfig { recycling_method: self.recycling.clone() };
+        let manager = Manager::from_config(config, connector, manager);
+        let first = Arc::clone(&self.first);
+        let session = Hook::async_fn(move |client: &mut ClientWrapper, _| {
+            let first = Arc::clone(&first);
+            Box::pin(async move { client.batch_execute(&first).await.map_err(HookError::Backend) })
+        });
+        // The one that was used last is used first, so that superfluous ones become idle.
+        let config = PoolConfig { queue_mode: QueueMode::Lifo, ..PoolConfig::new(limit) };
+        let pool = Pool::builder(manager)
+            .config(config)
+            .runtime(Runtime::Tokio1)
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .post_create(session)
+            .build();
+        pool.map_err(|error| {
+            let message = format!("no connections can be kept: {error}");
+            StoreError::not_applied(StoreErrorKind::Unavailable, message)
+        })
     }
 }
 

@@ -28,7 +28,7 @@ use crate::schema::{InvalidSchema, Schema};
 const MIN_SERVER: i32 = 140_000;
 
 /// The steps, by number and name.
-const STEPS: [(i32, &str, &str); 11] = [
+const STEPS: [(i32, &str, &str); 12] = [
     (1, "records", include_str!("../migrations/0001_records.sql")),
     (2, "tools", include_str!("../migrations/0002_tools.sql")),
     (3, "begin", include_str!("../migrations/0003_begin.sql")),
@@ -40,6 +40,7 @@ const STEPS: [(i32, &str, &str); 11] = [
     (9, "expire", include_str!("../migrations/0009_expire.sql")),
     (10, "bounded", include_str!("../migrations/0010_bounded.sql")),
     (11, "held", include_str!("../migrations/0011_held.sql")),
+    (12, "wait", include_str!("../migrations/0012_wait.sql")),
 ];
 
 /// Creates the schema if it does not exist: a role without that right can be given an empty one.
@@ -309,6 +310,7 @@ mod tests {
             0x9ed8_a76e_2255_71c2,
             0xbdcd_0707_abdf_2054,
             0xf5b4_f368_c8c4_1476,
+            0x42a7_f66b_f1c7_3f06,
         ];
         for (expected, (number, name, sql)) in released.into_iter().zip(STEPS) {
             assert_eq!(sum(sql), expected, "step {number}, {name}: add a step instead");

@@ -39,10 +39,10 @@ pub(crate) struct Inner {
     pub(crate) db: Arc<Db>,
     pub(crate) subscription: Subscription,
     pub(crate) committed: Committed,
-    pub(crate) claims: Arc<BatchQueue<Statements>>,
+    pub(crate) claims: BatchQueue<Statements>,
     /// Claims under `rerun`, which do not wait for the disk, or for claims that do.
-    pub(crate) reruns: Arc<BatchQueue<Statements>>,
-    pub(crate) completions: Arc<BatchQueue<Statements>>,
+    pub(crate) reruns: BatchQueue<Statements>,
+    pub(crate) completions: BatchQueue<Statements>,
     pub(crate) damage: DamageLog,
 }
 

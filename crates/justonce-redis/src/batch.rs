@@ -34,8 +34,8 @@ enum Kind {
 
 /// The queues of steps that may be batched, by kind.
 pub(crate) struct Batches {
-    begins: Arc<BatchQueue<Commands>>,
-    completions: Arc<BatchQueue<Commands>>,
+    begins: BatchQueue<Commands>,
+    completions: BatchQueue<Commands>,
 }
 
 impl Batches {

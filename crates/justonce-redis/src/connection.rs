@@ -1,9 +1,14 @@
 //! Connections to one server, made when needed and remade when lost.
+//!
+//! A connection is served by the runtime that made it, and used on that runtime only: another one
+//! may be blocked, or end, while the connection is in use. The engine renews leases on a runtime of
+//! its own for the same reason.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use justonce_core::store::PerRuntime;
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
@@ -28,12 +33,18 @@ pub(crate) enum Target {
     Primary(Arc<Sentinels>),
 }
 
-/// Keeps one connection to a server.
+/// Keeps one connection to a server for each runtime.
 pub(crate) struct Connector {
     target: Target,
     reply_timeout: Duration,
     /// Checked with every new connection, where servers have to meet them.
     requirements: Option<Arc<Requirements>>,
+    kept: PerRuntime<Kept>,
+}
+
+/// The connection of one runtime.
+#[derive(Default)]
+struct Kept {
     current: Mutex<Option<Connection>>,
     /// Why the last attempt failed, for callers that queued behind it.
     last_error: Mutex<Option<StoreError>>,
@@ -69,46 +80,45 @@ impl Connector {
         reply_timeout: Duration,
         requirements: Option<Arc<Requirements>>,
     ) -> Self {
-        let (current, last_error, attempts, connecting) = Default::default();
-        Self { target, reply_timeout, requirements, current, last_error, attempts, connecting }
+        Self { target, reply_timeout, requirements, kept: PerRuntime::new() }
     }
 
-    /// The connection, made now if there is none. If this fails, nothing was sent.
+    /// The connection of the current runtime, made now if there is none. If this fails, nothing
+    /// was sent.
     pub(crate) async fn connection(&self) -> StoreResult<Connection> {
-        match self.current() {
+        let kept = self.kept.get(Kept::default);
+        match kept.current() {
             Some(connection) => Ok(connection),
             // Rare, and large: kept out of the future of every step.
-            None => Box::pin(self.reconnect()).await,
+            None => Box::pin(self.reconnect(&kept)).await,
         }
     }
 
-    async fn reconnect(&self) -> StoreResult<Connection> {
-        let attempts = self.attempts.load(Ordering::Acquire);
-        let _turn = self.connecting.lock().await;
-        if let Some(connection) = self.current() {
+    async fn reconnect(&self, kept: &Kept) -> StoreResult<Connection> {
+        let attempts = kept.attempts.load(Ordering::Acquire);
+        let _turn = kept.connecting.lock().await;
+        if let Some(connection) = kept.current() {
             return Ok(connection);
         }
-        if self.attempts.load(Ordering::Acquire) != attempts
-            && let Some(error) = lock(&self.last_error).clone()
+        if kept.attempts.load(Ordering::Acquire) != attempts
+            && let Some(error) = lock(&kept.last_error).clone()
         {
             // One attempt is enough for all callers that queued.
             return Err(error);
         }
         let connected = self.connect().await;
-        self.attempts.fetch_add(1, Ordering::AcqRel);
-        *lock(&self.last_error) = connected.as_ref().err().cloned();
+        kept.attempts.fetch_add(1, Ordering::AcqRel);
+        *lock(&kept.last_error) = connected.as_ref().err().cloned();
         let connection = connected?;
-        *lock(&self.current) = Some(connection.clone());
+        *lock(&kept.current) = Some(connection.clone());
         Ok(connection)
     }
 
-    fn current(&self) -> Option<Connection> {
-        lock(&self.current).clone().filter(|connection| !connection.0.gone.load(Ordering::Acquire))
-    }
-
-    /// Drops the connection: the next step makes another.
+    /// Drops the connections: the next step makes another.
     pub(crate) fn disconnect(&self) {
-        *lock(&self.current) = None;
+        for kept in self.kept.all() {
+            *lock(&kept.current) = None;
+        }
     }
 
     /// Where the server is now.
@@ -157,6 +167,12 @@ impl Connector {
             Ok(Err(error)) => Err(unreachable(&what, info.addr(), error)),
             Err(_) => Err(silent(&what, info.addr())),
         }
+    }
+}
+
+impl Kept {
+    fn current(&self) -> Option<Connection> {
+        lock(&self.current).clone().filter(|connection| !connection.0.gone.load(Ordering::Acquire))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Checks all servers periodically.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use justonce_core::StoreResult;
 use redis::ConnectionInfo;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::address::Address;
 use crate::cluster::host;
@@ -21,25 +22,69 @@ use crate::requirements::{Info, Requirements};
 /// The time limit for a server's reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How many heartbeats of the task may be missing before steps check by themselves.
+const MISSED_BEATS: u32 = 3;
+/// More time for it, for a machine that is busy.
+const BEAT_SLACK: Duration = Duration::from_secs(1);
+
 /// The task that checks all servers. It ends with this handle.
 pub(crate) struct Monitor {
     servers: Arc<Servers>,
     every: Duration,
     task: Mutex<JoinHandle<()>>,
+    /// Held while a task is started.
+    starting: tokio::sync::Mutex<()>,
+}
+
+/// When the task was last driven.
+struct Heartbeat {
+    start: Instant,
+    /// In milliseconds after the start.
+    last: AtomicU64,
+}
+
+impl Heartbeat {
+    fn new() -> Self {
+        Self { start: Instant::now(), last: AtomicU64::new(0) }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn beat(&self) {
+        self.last.store(self.now(), Ordering::Release);
+    }
+
+    fn age(&self) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(self.last.load(Ordering::Acquire)))
+    }
 }
 
 impl Monitor {
     pub(crate) fn start(servers: Arc<Servers>, every: Duration) -> Self {
         let task = Mutex::new(tokio::spawn(Arc::clone(&servers).run(every)));
-        Self { servers, every, task }
+        Self { servers, every, task, starting: tokio::sync::Mutex::default() }
     }
 
-    /// Starts the task again if its runtime has ended.
-    pub(crate) fn ensure_running(&self) {
-        let mut task = lock(&self.task);
-        if task.is_finished() {
+    /// Starts the task again, on the runtime of the caller. What a server was changed to meanwhile
+    /// is not known: the caller waits until all are checked.
+    pub(crate) async fn restart(&self) {
+        // One caller at a time: those behind it find another task.
+        let _turn = self.starting.lock().await;
+        if !self.is_driven() {
+            self.servers.check().await;
+            self.servers.heartbeat.beat();
+            let mut task = lock(&self.task);
+            task.abort();
             *task = tokio::spawn(Arc::clone(&self.servers).run(self.every));
         }
+    }
+
+    /// Whether the task is driven: its runtime has neither ended, nor is it blocked.
+    pub(crate) fn is_driven(&self) -> bool {
+        let late = MISSED_BEATS * self.every + BEAT_SLACK;
+        self.servers.heartbeat.age() < late && !lock(&self.task).is_finished()
     }
 
     /// Checks all servers now.
@@ -67,19 +112,31 @@ pub(crate) struct Servers {
     violating: Mutex<HashSet<String>>,
     /// The `run_id` of each server, and the keys that it had evicted.
     evicted: Mutex<HashMap<String, (String, u64)>>,
+    heartbeat: Heartbeat,
 }
 
 impl Servers {
     pub(crate) fn new(address: Address, requirements: Arc<Requirements>) -> Self {
         let (connectors, known, violating, evicted) = Default::default();
-        Self { address, requirements, connectors, known, violating, evicted }
+        let heartbeat = Heartbeat::new();
+        Self { address, requirements, connectors, known, violating, evicted, heartbeat }
     }
 
     async fn run(self: Arc<Self>, every: Duration) {
-        loop {
-            sleep(every).await;
-            self.check().await;
-        }
+        let checks = async {
+            loop {
+                sleep(every).await;
+                self.check().await;
+            }
+        };
+        // A check of servers that do not answer takes longer than the pause between two.
+        let beats = async {
+            loop {
+                self.heartbeat.beat();
+                sleep(every).await;
+            }
+        };
+        tokio::join!(checks, beats);
     }
 
     /// Checks every server. A violation refuses all steps at once. Steps are accepted again when

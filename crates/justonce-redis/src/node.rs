@@ -29,7 +29,7 @@ pub(crate) struct Node {
     pub(crate) name: String,
     first: Connector,
     others: Vec<Connector>,
-    confirmations: Option<Arc<Confirmations>>,
+    confirmations: Option<Confirmations>,
 }
 
 impl Node {
@@ -47,7 +47,7 @@ impl Node {
     }
 
     /// The queue of steps that wait for its replicas, if steps wait for replicas.
-    pub(crate) const fn confirmations(&self) -> Option<&Arc<Confirmations>> {
+    pub(crate) const fn confirmations(&self) -> Option<&Confirmations> {
         self.confirmations.as_ref()
     }
 

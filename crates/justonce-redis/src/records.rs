@@ -12,7 +12,9 @@ use crate::{codec, reply};
 
 impl Records for RedisStore {
     async fn apply(&self, step: &Step) -> StoreResult<Answer> {
-        self.monitor.ensure_running();
+        if !self.monitor.is_driven() {
+            Box::pin(self.monitor.restart()).await;
+        }
         if let Some(batches) = &self.batches
             && let Some(batched) = BatchedStep::new(step)
             && let Some(value) = batches.apply(batched).await?

@@ -88,7 +88,7 @@ impl MarkExecutor {
         reply_timeout: Duration,
         requirements: Option<Arc<Requirements>>,
         target: impl Fn() -> Target + Send + Sync + 'static,
-    ) -> Arc<Confirmations> {
+    ) -> Confirmations {
         let timeout = reply_timeout + confirm.within;
         let connector = Box::new(move || Connector::new(target(), timeout, requirements.clone()));
         let max_wait = (confirm.within / MAX_WAITING).max(Duration::from_millis(1));

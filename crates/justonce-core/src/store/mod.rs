@@ -3,14 +3,15 @@
 //! A backend implements [`Records`] and [`Maintenance`], with plain `async fn`. The engine takes
 //! any of them behind one object-safe boundary, [`DynStore`]. Timeout, retry, observation, a cache
 //! of outcomes and fault injection are layers, never code inside a store. What several backends
-//! need inside is here too: [`Shards`] of records in memory, a
-//! [`BatchQueue`] for steps that share commands.
+//! need inside is here too: [`Shards`] of records in memory, a [`BatchQueue`] for steps that share
+//! commands, and [`PerRuntime`] for what must not depend on another runtime.
 
 mod batching;
 mod dynamic;
 mod health;
 mod layers;
 mod maintenance;
+mod per_runtime;
 mod records;
 mod shards;
 
@@ -28,5 +29,6 @@ pub use layers::{
 pub use maintenance::{
     Cursor, ListQuery, MAX_PAGE, Maintenance, Page, StateStats, Stats, Summary, SweepReport,
 };
+pub use per_runtime::PerRuntime;
 pub use records::Records;
 pub use shards::{IdHasher, IdMap, Shards};

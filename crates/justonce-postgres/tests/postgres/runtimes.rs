@@ -4,14 +4,21 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use justonce_core::store::{Observed, Records, Seen};
-use justonce_core::{Engine, OnLapsed, Outcome, Ran};
+use justonce_core::{Action, Engine, OnLapsed, Outcome, Ran, Step};
+use justonce_postgres::PostgresStore;
+use justonce_testbed::{PostgresOptions, PostgresServer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::stage::{PROMPTLY, Stage, complete, operation, rerun};
+use crate::stage::{PROMPTLY, Stage, claim, complete, operation, rerun};
 
 const LEASE: Duration = Duration::from_millis(1200);
+
+fn parallel() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -54,7 +61,6 @@ fn leases_are_renewed_though_the_runtime_that_opened_the_store_ends() {
 
 #[test]
 fn who_waits_is_woken_though_the_runtime_that_waited_first_ends() {
-    let parallel = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (first, second) = (parallel(), parallel());
     let stage = second.block_on(Stage::new());
     let wait = |runtime: &Runtime, name: &str| {
@@ -77,4 +83,81 @@ fn who_waits_is_woken_though_the_runtime_that_waited_first_ends() {
         let woken = timeout(PROMPTLY, waiting).await;
         let _ = woken.expect("nobody woke the waiter").unwrap();
     });
+}
+
+/// A runtime that is blocked serves no connection of its own; renewals need none of those.
+#[test]
+fn leases_are_renewed_while_the_only_thread_of_the_runtime_is_blocked() {
+    runtime().block_on(async {
+        let server = PostgresServer::start(PostgresOptions::default()).unwrap();
+        let store = PostgresStore::builder(server.url()).connections(8).open().await.unwrap();
+        let (renewed, signal) = mpsc::channel();
+        let observer = move |seen: Seen<'_>| {
+            if seen.call == "renew" && seen.result.is_ok() {
+                let _ = renewed.send(());
+            }
+        };
+        let engine = Engine::new(Observed::new(store.clone(), observer));
+        // Leave idle connections behind that this runtime serves: renewals are not batched.
+        let short = rerun("short");
+        let renew = Step::new(short.id(), Action::Renew(claim(&store, &short).await));
+        join_all((0..8).map(|_| store.apply(&renew))).await;
+        let long = operation("long", OnLapsed::Hold, LEASE);
+        let run = engine.run(&long, async |_| {
+            // As many as four leases need; it blocks the thread on purpose.
+            let counted = (0..12).all(|_| signal.recv_timeout(PROMPTLY).is_ok());
+            assert!(counted, "the lease is not renewed");
+            Ok(Outcome::bytes("done"))
+        });
+        assert_eq!(run.await.unwrap(), Ran::Executed(Outcome::bytes("done")));
+    });
+}
+
+/// An engine that ends takes its runtime with it, and the connections that it served.
+#[test]
+fn an_engine_that_ends_takes_no_connection_from_the_next_one() {
+    parallel().block_on(async {
+        let stage = Stage::new().await;
+        for number in 0..40 {
+            let operation = rerun(&format!("ship-{number}"));
+            let engine = Engine::new(stage.store.clone());
+            let begun = engine.begin_or_wait(&operation).await.unwrap();
+            drop(engine);
+            // The claim is abandoned in the background.
+            drop(begun);
+            let next = Engine::new(stage.store.clone());
+            let begun = timeout(PROMPTLY, next.begin_or_wait(&operation)).await;
+            assert!(matches!(begun, Ok(Ok(_))), "{number}: {begun:?}");
+        }
+    });
+}
+
+/// Each runtime has connections of its own: one that needs another takes the place of an idle one.
+#[test]
+fn all_runtimes_together_keep_to_the_limit() {
+    let opener = parallel();
+    let stage = opener.block_on(Stage::new());
+    let store = PostgresStore::builder(stage.server.url()).connections(3);
+    let store = opener.block_on(store.open()).unwrap();
+    let ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'justonce'";
+    let count = || stage.psql(ours).parse::<usize>().unwrap();
+    let before = count();
+    let callers = (0..12).map(|caller| {
+        let store = store.clone();
+        thread::spawn(move || {
+            runtime().block_on(async {
+                for number in 0..20 {
+                    claim(&store, &rerun(&format!("{caller}-{number}"))).await;
+                }
+            });
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    let mut most = 0;
+    while !callers.iter().all(thread::JoinHandle::is_finished) {
+        most = most.max(count());
+    }
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    // The server may still show some that are closed.
+    assert!(most <= before + 3 + 3, "{most} after {before}");
 }

@@ -8,7 +8,7 @@ use justonce_postgres::PostgresStore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::stage::{PROMPTLY, Stage, complete, open, rerun};
+use crate::stage::{PROMPTLY, Stage, claim, complete, open, rerun};
 
 const WAITS: &str = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
                      WHERE query LIKE 'SELECT%.wait_1(%'";
@@ -79,4 +79,26 @@ async fn a_connection_that_cannot_be_made_is_reported() {
     let settled = stage.store.settled(&id, fence);
     let settled = timeout(PROMPTLY, settled).await.expect("it waits for a server that is away");
     assert_eq!(settled.unwrap_err().kind(), StoreErrorKind::Unavailable);
+}
+
+/// The waiter has read that the claim runs, and waits for the lock of its record when the claim is
+/// given up.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_while_a_claim_is_given_up_does_not_wait_for_its_lease() {
+    let stage = Stage::new().await;
+    let operation = rerun("ship");
+    let fence = claim(&stage.store, &operation).await;
+    let (client, connection) =
+        tokio_postgres::connect(&stage.server.url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("BEGIN; SELECT FROM justonce.records FOR UPDATE").await.unwrap();
+    let (store, id) = (stage.store.clone(), operation.id());
+    let waiter = tokio::spawn(async move { store.settled(&id, fence).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while stage.psql(waits) == "0" {}
+    let given_up = "SELECT justonce.write_1(NULL, id, 'abandon', fence, NULL, NULL, NULL, NULL, \
+                    NULL, NULL, NULL, NULL, 'dropped', NULL, NULL) FROM justonce.records; COMMIT";
+    client.batch_execute(given_up).await.unwrap();
+    let settled = timeout(PROMPTLY, waiter).await.expect("it waits for the lease").unwrap();
+    settled.unwrap();
 }

@@ -15,6 +15,10 @@ use crate::world::{LOST_AFTER, begin, claim, complete, operation, plain, until_o
 
 const LEASE: Duration = Duration::from_millis(1200);
 
+fn parallel() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
@@ -89,6 +93,28 @@ fn eviction_is_noticed_though_the_runtime_that_opened_the_store_has_ended() {
     });
 }
 
+/// The runtime that opened the store is still there, but nothing drives it any more.
+#[test]
+fn eviction_is_noticed_though_the_runtime_that_opened_the_store_stands_still() {
+    let server = RedisServer::start().unwrap();
+    let opener = runtime();
+    let every = Duration::from_millis(100);
+    let open = RedisStore::builder(server.url()).check_every(every).open();
+    let store = opener.block_on(open).unwrap();
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+    runtime().block_on(async {
+        // As long as the opener's silence may be that of a busy machine.
+        sleep(Duration::from_secs(2)).await; // tidy: allow-sleep: a runtime stands still
+        let begun = begin(&store, &plain("new")).await;
+        let error = begun.expect_err("the server may evict");
+        assert!(error.to_string().contains("allkeys-lru"), "{error}");
+        server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
+        let after = plain("after");
+        until_ok(|| begin(&store, &after)).await;
+    });
+    drop(opener);
+}
+
 #[test]
 fn ends_are_heard_though_the_runtime_that_opened_the_store_has_ended() {
     let (_server, store) = orphaned();
@@ -127,5 +153,61 @@ fn who_waits_is_woken_when_the_runtime_that_opened_the_store_ends() {
         until_ok(|| complete(&store, &awaited, fence, "done")).await;
         let woken = timeout(Duration::from_secs(10), waiter).await;
         let _ = woken.expect("nobody woke the waiter").unwrap();
+    });
+}
+
+/// A runtime that is blocked serves no connection of its own; renewals need none of those.
+#[test]
+fn leases_are_renewed_while_the_only_thread_of_the_runtime_is_blocked() {
+    let server = RedisServer::start().unwrap();
+    runtime().block_on(async {
+        let store = RedisStore::builder(server.url()).open().await.unwrap();
+        let (renewed, signal) = mpsc::channel();
+        let observer = move |seen: Seen<'_>| {
+            if seen.call == "renew" && seen.result.is_ok() {
+                let _ = renewed.send(());
+            }
+        };
+        let engine = Engine::new(Observed::new(store, observer));
+        let long = operation("long", LEASE, OnLapsed::Hold);
+        let run = engine.run(&long, async |_| {
+            // As many as four leases need; it blocks the thread on purpose.
+            let counted = (0..12).all(|_| signal.recv_timeout(LOST_AFTER).is_ok());
+            assert!(counted, "the lease is not renewed");
+            Ok(Outcome::bytes("done"))
+        });
+        assert_eq!(run.await.unwrap(), Ran::Executed(Outcome::bytes("done")));
+    });
+}
+
+/// An engine that ends takes its runtime with it, and the connections that it served.
+#[test]
+fn an_engine_that_ends_takes_no_connection_from_the_next_one() {
+    let server = RedisServer::start().unwrap();
+    parallel().block_on(async {
+        let store = Arc::new(RedisStore::builder(server.url()).open().await.unwrap());
+        for number in 0..40 {
+            let operation = operation(&format!("ship-{number}"), LEASE, OnLapsed::Rerun);
+            let engine = Engine::builder_shared(store.clone()).build();
+            let begun = engine.begin_or_wait(&operation).await.unwrap();
+            drop(engine);
+            // The claim is abandoned in the background.
+            drop(begun);
+            let next = Engine::builder_shared(store.clone()).build();
+            let begun = timeout(LOST_AFTER, next.begin_or_wait(&operation)).await;
+            assert!(matches!(begun, Ok(Ok(_))), "{number}: {begun:?}");
+        }
+        // Each runtime had connections of its own: what remains is this runtime's, and those of
+        // engines that are just ending.
+        let open = || {
+            let clients = server.cli(&["CLIENT", "LIST", "TYPE", "normal"]).unwrap();
+            clients.lines().filter(|line| line.starts_with("id=")).count()
+        };
+        let closed = async {
+            while open() >= 8 {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(LOST_AFTER, closed).await.expect("connections of ended engines stay open");
     });
 }

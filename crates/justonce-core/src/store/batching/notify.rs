@@ -7,9 +7,9 @@ use std::task::{Context, Wake, Waker};
 
 use tokio::task::yield_now;
 
-use super::queue::{BatchExecutor, BatchQueue, Replies};
+use super::queue::{BatchExecutor, Replies, RuntimeQueue};
 
-impl<E: BatchExecutor> BatchQueue<E> {
+impl<E: BatchExecutor> RuntimeQueue<E> {
     /// Delivers replies, all at once and slightly deferred.
     ///
     /// When a tokio worker wakes tasks one by one, the second wake-up also wakes an idle worker,

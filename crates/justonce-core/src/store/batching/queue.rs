@@ -1,4 +1,4 @@
-//! The queue: what arrives while a command is in flight goes into the next one.
+//! The queue of a runtime: what arrives while a command is in flight goes into the next one.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -97,45 +97,9 @@ pub struct BatchLimits {
     pub max_wait: Duration,
 }
 
-/// A queue of requests of one kind. Requests that arrive while a command is in flight go together
-/// in the next one.
-///
-/// Batches are never delayed to fill: a request is sent as soon as the command before it has
-/// returned, or has taken too long. What is saved is the fixed cost of a command.
-///
-/// ```
-/// use justonce_core::StoreResult;
-/// use justonce_core::store::{BatchExecutor, BatchLimits, BatchQueue, Pending, Replies};
-/// use std::time::Duration;
-///
-/// struct Doubling;
-///
-/// impl BatchExecutor for Doubling {
-///     type Request = u32;
-///     type Reply = u32;
-///     type Connection = ();
-///
-///     async fn connect(&self) -> StoreResult<()> {
-///         Ok(())
-///     }
-///
-///     async fn execute(&self, _: StoreResult<()>, batch: Vec<Pending<Self>>) -> Replies<u32> {
-///         let reply = |pending: Pending<Self>| (pending.reply_to, Ok(2 * pending.request));
-///         batch.into_iter().map(reply).collect()
-///     }
-/// }
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> StoreResult<()> {
-/// let max_wait = Duration::from_millis(2);
-/// let limits = BatchLimits { unbatched: 2, max_in_flight: 8, max_batch: 32, max_wait };
-/// let queue = BatchQueue::new(Doubling, limits);
-/// assert_eq!(queue.call(4).await?, 8);
-/// # Ok(())
-/// # }
-/// ```
-pub struct BatchQueue<E: BatchExecutor> {
-    pub(super) executor: E,
+/// The queue of one runtime.
+pub(super) struct RuntimeQueue<E: BatchExecutor> {
+    pub(super) executor: Arc<E>,
     pub(super) limits: BatchLimits,
     state: Mutex<QueueState<E>>,
 }
@@ -166,18 +130,12 @@ impl<E: BatchExecutor> Default for QueueState<E> {
     }
 }
 
-impl<E: BatchExecutor> BatchQueue<E> {
-    /// An empty queue.
-    pub fn new(executor: E, limits: BatchLimits) -> Arc<Self> {
+impl<E: BatchExecutor> RuntimeQueue<E> {
+    pub(super) fn new(executor: Arc<E>, limits: BatchLimits) -> Arc<Self> {
         Arc::new(Self { executor, limits, state: Mutex::default() })
     }
 
-    /// Sends a request, alone or in a batch, and waits for its reply.
-    ///
-    /// # Errors
-    ///
-    /// What the executor replies, and if the runtime that executes the batch shuts down.
-    pub async fn call(self: &Arc<Self>, request: E::Request) -> StoreResult<E::Reply> {
+    pub(super) async fn call(self: &Arc<Self>, request: E::Request) -> StoreResult<E::Reply> {
         let (reply_to, reply) = oneshot::channel();
         if self.push(Pending { request, reply_to: ReplyTo(reply_to) }) {
             self.start_worker();
@@ -251,12 +209,6 @@ impl<E: BatchExecutor> BatchQueue<E> {
     }
 }
 
-impl<E: BatchExecutor> fmt::Debug for BatchQueue<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchQueue").field("limits", &self.limits).finish_non_exhaustive()
-    }
-}
-
 impl<E: BatchExecutor + ?Sized> fmt::Debug for Pending<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending").finish_non_exhaustive()
@@ -271,7 +223,7 @@ impl<R> fmt::Debug for ReplyTo<R> {
 
 /// Executes batches until the queue is empty.
 struct Worker<E: BatchExecutor> {
-    queue: Arc<BatchQueue<E>>,
+    queue: Arc<RuntimeQueue<E>>,
     done: bool,
 }
 

@@ -7,6 +7,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use super::batch_queue::BatchQueue;
 use super::queue::*;
 use crate::error::{Effect, StoreError, StoreErrorKind, StoreResult};
 use crate::outcome::Outcome;
@@ -55,16 +56,23 @@ impl BatchExecutor for Server {
     }
 }
 
-fn queue_with(unbatched: usize, max_in_flight: usize, max_batch: usize) -> Arc<BatchQueue<Server>> {
+fn queue_with(
+    unbatched: usize,
+    max_in_flight: usize,
+    max_batch: usize,
+) -> Arc<RuntimeQueue<Server>> {
     let server = Server {
         executed: Mutex::default(),
         gate: Semaphore::new(0),
         connections: Semaphore::new(max_in_flight),
     };
-    BatchQueue::new(server, BatchLimits { unbatched, max_in_flight, max_batch, max_wait: MAX_WAIT })
+    RuntimeQueue::new(
+        Arc::new(server),
+        BatchLimits { unbatched, max_in_flight, max_batch, max_wait: MAX_WAIT },
+    )
 }
 
-impl BatchQueue<Server> {
+impl RuntimeQueue<Server> {
     fn send(self: &Arc<Self>, request: u32) -> JoinHandle<StoreResult<u32>> {
         let queue = Arc::clone(self);
         tokio::spawn(async move { queue.call(request).await })
@@ -348,4 +356,36 @@ fn replies_arrive_while_a_handler_blocks_the_worker_that_has_them() {
     release.send(()).unwrap();
     runtime.block_on(handler).unwrap();
     assert_eq!(received.unwrap(), (1, 2));
+}
+
+/// One caller's runtime stops in the middle of a command, and then ends.
+#[test]
+fn requests_of_other_runtimes_neither_wait_for_one_that_is_blocked_nor_end_with_it() {
+    let server = Server {
+        executed: Mutex::default(),
+        gate: Semaphore::new(0),
+        connections: Semaphore::new(8),
+    };
+    let (unbatched, max_in_flight, max_batch) = (1, 1, 64);
+    let limits = BatchLimits { unbatched, max_in_flight, max_batch, max_wait: MAX_WAIT };
+    let queue = Arc::new(BatchQueue::new(server, limits));
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (blocked, other) = (runtime(), runtime());
+    let calls = [2, 4].map(|request| {
+        let queue = Arc::clone(&queue);
+        blocked.spawn(async move { queue.call(request).await })
+    });
+    // The first is sent, the second is queued. From now on nothing drives this runtime.
+    blocked.block_on(settle());
+    // The first permit goes to the command that waits for it.
+    queue.executor().gate.add_permits(2);
+    assert_eq!(other.block_on(queue.call(6)).unwrap(), 3);
+    let queued = other.spawn({
+        let queue = Arc::clone(&queue);
+        async move { queue.call(8).await }
+    });
+    other.block_on(settle());
+    drop(blocked);
+    assert_eq!(other.block_on(queued).unwrap().unwrap(), 4);
+    drop(calls);
 }

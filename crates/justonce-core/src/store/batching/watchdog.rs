@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 use tokio::time::sleep;
 
 use super::notify::Notification;
-use super::queue::{BatchExecutor, BatchQueue};
+use super::queue::{BatchExecutor, RuntimeQueue};
 
-impl<E: BatchExecutor> BatchQueue<E> {
+impl<E: BatchExecutor> RuntimeQueue<E> {
     /// Starts the watchdog if it does not run. It ends when nothing is queued or in flight.
     ///
     /// There is one timer for all commands: a timer for each would wake the runtime's driver
@@ -27,7 +27,7 @@ impl<E: BatchExecutor> BatchQueue<E> {
 }
 
 struct Watchdog<E: BatchExecutor> {
-    queue: Weak<BatchQueue<E>>,
+    queue: Weak<RuntimeQueue<E>>,
     /// How many batches had been dequeued at the last check.
     dequeued: u64,
     /// Replies that were about to be delivered at the last check.
@@ -48,7 +48,7 @@ impl<E: BatchExecutor> Watchdog<E> {
     }
 
     /// Does what is overdue since the last check. Returns whether nothing is left to watch.
-    fn check(&mut self, queue: &Arc<BatchQueue<E>>) -> bool {
+    fn check(&mut self, queue: &Arc<RuntimeQueue<E>>) -> bool {
         let mut state = queue.state();
         let is_stuck = state.dequeued == self.dequeued && !state.pending.is_empty();
         let starts = is_stuck && state.in_flight < queue.limits.max_in_flight;
