@@ -139,7 +139,7 @@ impl RedisSentinel {
     }
 
     /// Waits until all running sentinels have replaced a primary, and its successor reports that it
-    /// is one. An old primary that restarts empty before that could empty the others.
+    /// is one.
     ///
     /// # Errors
     ///
@@ -167,8 +167,16 @@ impl RedisSentinel {
     }
 }
 
-/// Replicas sync at once, without the disk.
-const SERVER: &[&str] = &["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
+/// Replicas sync at once. What a server has is in a file too: a primary that comes back empty, as
+/// long as one sentinel believes in it, empties its replicas.
+const SERVER: &[&str] = &[
+    "--repl-diskless-sync",
+    "yes",
+    "--repl-diskless-sync-delay",
+    "0",
+    "--appendonly",
+    "yes",
+];
 
 /// Writes the configuration of a sentinel, and returns its arguments.
 fn sentinel(directory: &Path, primary: u16, quorum: usize) -> Result<Vec<String>, ServerError> {

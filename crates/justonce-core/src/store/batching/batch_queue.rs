@@ -18,7 +18,7 @@ use crate::store::PerRuntime;
 ///
 /// ```
 /// use justonce_core::StoreResult;
-/// use justonce_core::store::{BatchExecutor, BatchLimits, RuntimeQueue, Pending, Replies};
+/// use justonce_core::store::{BatchExecutor, BatchLimits, BatchQueue, Pending, Replies};
 /// use std::time::Duration;
 ///
 /// struct Doubling;
@@ -42,7 +42,7 @@ use crate::store::PerRuntime;
 /// # async fn main() -> StoreResult<()> {
 /// let max_wait = Duration::from_millis(2);
 /// let limits = BatchLimits { unbatched: 2, max_in_flight: 8, max_batch: 32, max_wait };
-/// let queue = RuntimeQueue::new(Doubling, limits);
+/// let queue = BatchQueue::new(Doubling, limits);
 /// assert_eq!(queue.call(4).await?, 8);
 /// # Ok(())
 /// # }
