@@ -9,6 +9,7 @@
 //! its own for the same reason.
 
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub(crate) struct Connections {
     permits: Arc<Semaphore>,
     limit: usize,
     /// The permits that are withheld, since the server took no more connections.
-    withheld: Arc<Mutex<usize>>,
+    withheld: Mutex<Vec<Withheld>>,
     /// When idle connections were last closed.
     cleaned: Mutex<Instant>,
 }
@@ -64,16 +65,10 @@ pub(crate) struct Connection {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Permits that nobody uses for a while, or until the runtime ends.
+/// Permits that nobody uses for a while. No timer ends it: a runtime that is blocked drives none.
 struct Withheld {
-    count: Arc<Mutex<usize>>,
+    until: Instant,
     permits: OwnedSemaphorePermit,
-}
-
-impl Drop for Withheld {
-    fn drop(&mut self) {
-        *lock(&self.count) -= self.permits.num_permits();
-    }
 }
 
 /// Cancels the statement and closes its connection, if it is dropped before the statement ends.
@@ -108,7 +103,7 @@ impl Connections {
             settings,
             permits,
             limit,
-            withheld: Arc::default(),
+            withheld: Mutex::default(),
             cleaned,
         })
     }
@@ -170,15 +165,32 @@ impl Connections {
 
     /// A permit, within the time limit of a step.
     async fn permit(&self, until: &mut Option<Instant>) -> StoreResult<OwnedSemaphorePermit> {
+        let mut withheld_until = self.give_back();
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(permit);
         }
         let until = *until.get_or_insert_with(|| Instant::now() + CONNECTION_WAIT);
-        let permit = timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await;
-        permit.ok().and_then(Result::ok).ok_or_else(|| {
-            let message = "all connections to PostgreSQL are in use, or none can be made";
-            StoreError::not_applied(StoreErrorKind::Unavailable, message)
-        })
+        // It keeps its place while others are given back.
+        let mut permit = pin!(Arc::clone(&self.permits).acquire_owned());
+        loop {
+            let next = withheld_until.map_or(until, |end| end.min(until));
+            match timeout_at(next, permit.as_mut()).await {
+                Ok(Ok(permit)) => return Ok(permit),
+                Err(_) if next < until => withheld_until = self.give_back(),
+                Ok(Err(_)) | Err(_) => {
+                    let message = "all connections to PostgreSQL are in use, or none can be made";
+                    return Err(StoreError::not_applied(StoreErrorKind::Unavailable, message));
+                }
+            }
+        }
+    }
+
+    /// Gives back the permits that were withheld for long enough. Returns when the next ones are.
+    fn give_back(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut withheld = lock(&self.withheld);
+        withheld.retain(|withheld| withheld.until > now);
+        withheld.iter().map(|withheld| withheld.until).min()
     }
 
     /// The server takes no more connections. If one exists or is being made, permits are withheld
@@ -186,7 +198,8 @@ impl Connections {
     fn withhold(&self, mut permits: OwnedSemaphorePermit) -> bool {
         let mut withheld = lock(&self.withheld);
         let free = self.permits.available_permits();
-        let busy = self.limit.saturating_sub(free + *withheld + 1);
+        let count: usize = withheld.iter().map(|withheld| withheld.permits.num_permits()).sum();
+        let busy = self.limit.saturating_sub(free + count + 1);
         let made = self.size();
         if made == 0 && busy == 0 {
             return false;
@@ -197,12 +210,7 @@ impl Connections {
                 permits.merge(permit);
             }
         }
-        *withheld += permits.num_permits();
-        let permits = Withheld { count: Arc::clone(&self.withheld), permits };
-        tokio::spawn(async move {
-            tokio::time::sleep(GROW_AGAIN_AFTER).await;
-            drop(permits);
-        });
+        withheld.push(Withheld { until: Instant::now() + GROW_AGAIN_AFTER, permits });
         true
     }
 }
