@@ -175,11 +175,13 @@ fn what_is_not_tried_for_a_moment_is_tried_again_though_that_runtime_is_blocked(
     let store = PostgresStore::builder(&*url).connections(8);
     let store = others.block_on(store.open()).unwrap();
     let taken: Vec<_> = (0..5)
-        .map(|_| loop {
-            let connected = tokio_postgres::connect(&url, tokio_postgres::NoTls);
-            if let Ok((client, connection)) = others.block_on(connected) {
-                others.spawn(connection);
-                break client;
+        .map(|_| {
+            loop {
+                let connected = tokio_postgres::connect(&url, tokio_postgres::NoTls);
+                if let Ok((client, connection)) = others.block_on(connected) {
+                    others.spawn(connection);
+                    break client;
+                }
             }
         })
         .collect();
@@ -202,7 +204,7 @@ fn what_is_not_tried_for_a_moment_is_tried_again_though_that_runtime_is_blocked(
             }));
             let blocks = async {
                 // Until they have been refused more.
-                tokio::time::sleep(Duration::from_millis(500)).await; // tidy: allow-sleep: nobody can see it
+                tokio::time::sleep(Duration::from_millis(500)).await; // tidy: allow-sleep: unseen
                 blocked.send(()).unwrap();
                 // It blocks the thread on purpose.
                 let _ = may_go_on.recv();
