@@ -9,6 +9,7 @@
 //! its own for the same reason.
 
 use std::ops::Deref;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,12 +19,12 @@ use deadpool_postgres::{
 };
 use justonce_core::store::PerRuntime;
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::error::SqlState;
 
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::no_connection;
+use crate::permits::{Permit, Permits};
 use crate::statements::CLEANED_SESSION;
 use crate::tls::Connector;
 
@@ -41,10 +42,10 @@ pub(crate) struct Connections {
     pools: PerRuntime<Pool>,
     settings: Settings,
     /// A permit for each connection that is used or being made.
-    permits: Arc<Semaphore>,
+    permits: Permits,
     limit: usize,
     /// The permits that are withheld, since the server took no more connections.
-    withheld: Arc<Mutex<usize>>,
+    withheld: Mutex<Vec<Withheld>>,
     /// When idle connections were last closed.
     cleaned: Mutex<Instant>,
 }
@@ -61,19 +62,13 @@ struct Settings {
 pub(crate) struct Connection {
     client: Client,
     connector: Connector,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
-/// Permits that nobody uses for a while, or until the runtime ends.
+/// Permits that nobody uses for a while. No timer ends it: a runtime that is blocked drives none.
 struct Withheld {
-    count: Arc<Mutex<usize>>,
-    permits: OwnedSemaphorePermit,
-}
-
-impl Drop for Withheld {
-    fn drop(&mut self) {
-        *lock(&self.count) -= self.permits.num_permits();
-    }
+    until: Instant,
+    permits: Vec<Permit>,
 }
 
 /// Cancels the statement and closes its connection, if it is dropped before the statement ends.
@@ -102,13 +97,13 @@ impl Connections {
         let settings =
             Settings { endpoint: endpoint.clone(), first: first.concat().into(), recycling };
         let cleaned = Mutex::new(Instant::now());
-        let permits = Arc::new(Semaphore::new(limit));
+        let permits = Permits::new(limit);
         Ok(Self {
             pools: PerRuntime::new(),
             settings,
             permits,
             limit,
-            withheld: Arc::default(),
+            withheld: Mutex::default(),
             cleaned,
         })
     }
@@ -153,7 +148,7 @@ impl Connections {
         let pools = self.pools.all();
         let others = || pools.iter().filter(|pool| !Arc::ptr_eq(pool, own));
         let idle: usize = others().map(|pool| pool.status().available).sum();
-        let mut excess = idle.saturating_sub(self.permits.available_permits());
+        let mut excess = idle.saturating_sub(self.permits.free());
         for pool in others() {
             pool.retain(|_, _| {
                 let closes = excess > 0;
@@ -169,40 +164,50 @@ impl Connections {
     }
 
     /// A permit, within the time limit of a step.
-    async fn permit(&self, until: &mut Option<Instant>) -> StoreResult<OwnedSemaphorePermit> {
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+    async fn permit(&self, until: &mut Option<Instant>) -> StoreResult<Permit> {
+        let mut withheld_until = self.give_back();
+        if let Some(permit) = self.permits.try_take() {
             return Ok(permit);
         }
         let until = *until.get_or_insert_with(|| Instant::now() + CONNECTION_WAIT);
-        let permit = timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await;
-        permit.ok().and_then(Result::ok).ok_or_else(|| {
-            let message = "all connections to PostgreSQL are in use, or none can be made";
-            StoreError::not_applied(StoreErrorKind::Unavailable, message)
-        })
+        // It keeps its place while others are given back.
+        let mut permit = pin!(self.permits.take(until));
+        loop {
+            let next = withheld_until.map_or(until, |end| end.min(until));
+            match timeout_at(next, permit.as_mut()).await {
+                Ok(Some(permit)) => return Ok(permit),
+                Err(_) if next < until => withheld_until = self.give_back(),
+                Ok(None) | Err(_) => {
+                    let message = "all connections to PostgreSQL are in use, or none can be made";
+                    return Err(StoreError::not_applied(StoreErrorKind::Unavailable, message));
+                }
+            }
+        }
+    }
+
+    /// Gives back the permits that were withheld for long enough. Returns when the next ones are.
+    fn give_back(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut withheld = lock(&self.withheld);
+        withheld.retain(|withheld| withheld.until > now);
+        withheld.iter().map(|withheld| withheld.until).min()
     }
 
     /// The server takes no more connections. If one exists or is being made, permits are withheld
     /// for a while, so that callers wait for that one instead of trying again and again.
-    fn withhold(&self, mut permits: OwnedSemaphorePermit) -> bool {
+    fn withhold(&self, permit: Permit) -> bool {
         let mut withheld = lock(&self.withheld);
-        let free = self.permits.available_permits();
-        let busy = self.limit.saturating_sub(free + *withheld + 1);
+        let free = self.permits.free();
+        let count: usize = withheld.iter().map(|withheld| withheld.permits.len()).sum();
+        let busy = self.limit.saturating_sub(free + count + 1);
         let made = self.size();
         if made == 0 && busy == 0 {
             return false;
         }
         // Each that exists may be idle, so it keeps its permit.
-        for _ in made..free {
-            if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-                permits.merge(permit);
-            }
-        }
-        *withheld += permits.num_permits();
-        let permits = Withheld { count: Arc::clone(&self.withheld), permits };
-        tokio::spawn(async move {
-            tokio::time::sleep(GROW_AGAIN_AFTER).await;
-            drop(permits);
-        });
+        let more = (made..free).map_while(|_| self.permits.try_take());
+        let permits = [permit].into_iter().chain(more).collect();
+        withheld.push(Withheld { until: Instant::now() + GROW_AGAIN_AFTER, permits });
         true
     }
 }

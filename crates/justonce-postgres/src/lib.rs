@@ -58,6 +58,7 @@ mod maintenance;
 pub mod migrate;
 mod numbers;
 mod open;
+mod permits;
 mod policy;
 mod pooler;
 mod read;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use justonce_core::store::PerRuntime;
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 use redis::ConnectionInfo;
 
@@ -19,7 +20,8 @@ pub(crate) struct Cluster {
     template: Template,
     settings: NodeSettings,
     map: Mutex<Map>,
-    refreshing: tokio::sync::Mutex<()>,
+    /// Held while the map is read. Each runtime has one: it may be blocked meanwhile.
+    refreshing: PerRuntime<tokio::sync::Mutex<()>>,
 }
 
 /// The node of each bucket.
@@ -37,8 +39,8 @@ impl Cluster {
         template: Template,
         settings: NodeSettings,
     ) -> Self {
-        let (map, refreshing) = Default::default();
-        Self { seeds, template, settings, map, refreshing }
+        let map = Mutex::default();
+        Self { seeds, template, settings, map, refreshing: PerRuntime::new() }
     }
 
     /// The version of the map.
@@ -69,7 +71,8 @@ impl Cluster {
     /// Reads the map from a node, unless it is newer than `version`. Tells whether a bucket has
     /// another primary than before.
     pub(crate) async fn refresh(&self, version: u64, layout: &Layout) -> StoreResult<bool> {
-        let _turn = self.refreshing.lock().await;
+        let refreshing = self.refreshing.get(Default::default);
+        let _turn = refreshing.lock().await;
         if self.version() != version {
             return Ok(false);
         }
@@ -99,13 +102,14 @@ impl Cluster {
     ) -> StoreResult<bool> {
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
+        let before = self.version();
         let connection = connector.connection().await?;
         let reply = connection.send(&command).await.map_err(|error| {
             let error = error.into_error();
             // The command changes nothing.
             StoreError::not_applied(error.kind(), error.to_string())
         })?;
-        let mut fresh = Map { version: self.version() + 1, ..Map::default() };
+        let mut fresh = Map { version: before + 1, ..Map::default() };
         for address in primaries(&reply, layout, host(address)) {
             let node = match address {
                 None => None,
@@ -122,6 +126,10 @@ impl Cluster {
             return Err(unserved("any bucket"));
         }
         let mut map = self.map();
+        if map.version != before {
+            // Another runtime was faster, and may have read it later.
+            return Ok(false);
+        }
         let name = |node: &Option<Arc<Node>>| node.as_ref().map(|node| node.name.clone());
         let changed = !map.by_bucket.iter().map(name).eq(fresh.by_bucket.iter().map(name));
         *map = fresh;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use justonce_core::StoreResult;
+use justonce_core::store::PerRuntime;
 use redis::ConnectionInfo;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -32,8 +33,8 @@ pub(crate) struct Monitor {
     servers: Arc<Servers>,
     every: Duration,
     task: Mutex<JoinHandle<()>>,
-    /// Held while a task is started.
-    starting: tokio::sync::Mutex<()>,
+    /// Held while a task is started. Each runtime has one: it may be blocked meanwhile.
+    starting: PerRuntime<tokio::sync::Mutex<()>>,
 }
 
 /// When the task was last driven.
@@ -64,16 +65,21 @@ impl Heartbeat {
 impl Monitor {
     pub(crate) fn start(servers: Arc<Servers>, every: Duration) -> Self {
         let task = Mutex::new(tokio::spawn(Arc::clone(&servers).run(every)));
-        Self { servers, every, task, starting: tokio::sync::Mutex::default() }
+        Self { servers, every, task, starting: PerRuntime::new() }
     }
 
     /// Starts the task again, on the runtime of the caller. What a server was changed to meanwhile
     /// is not known: the caller waits until all are checked.
     pub(crate) async fn restart(&self) {
-        // One caller at a time: those behind it find another task.
-        let _turn = self.starting.lock().await;
+        // One caller of a runtime at a time: those behind it find another task.
+        let starting = self.starting.get(Default::default);
+        let _turn = starting.lock().await;
+        if self.is_driven() {
+            return;
+        }
+        self.servers.check().await;
+        // Another runtime may have been faster.
         if !self.is_driven() {
-            self.servers.check().await;
             self.servers.heartbeat.beat();
             let mut task = lock(&self.task);
             task.abort();

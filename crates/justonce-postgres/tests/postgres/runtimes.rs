@@ -1,18 +1,19 @@
 //! A store that one runtime opened, and others use.
 
+use std::cell::Cell;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use justonce_core::store::{Observed, Records, Seen};
-use justonce_core::{Action, Engine, OnLapsed, Outcome, Ran, Step};
+use justonce_core::{Action, Engine, Fence, OnLapsed, Outcome, Ran, Step};
 use justonce_postgres::PostgresStore;
 use justonce_testbed::{PostgresOptions, PostgresServer};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::stage::{PROMPTLY, Stage, claim, complete, operation, rerun};
+use crate::stage::{PROMPTLY, Stage, begin, claim, complete, operation, rerun};
 
 const LEASE: Duration = Duration::from_millis(1200);
 
@@ -160,4 +161,118 @@ fn all_runtimes_together_keep_to_the_limit() {
     callers.into_iter().for_each(|caller| caller.join().unwrap());
     // The server may still show some that are closed.
     assert!(most <= before + 3 + 3, "{most} after {before}");
+}
+
+/// Where the server takes no more connections, fewer are tried for a moment. It ends by the clock,
+/// whatever the runtime does that was refused.
+#[test]
+fn what_is_not_tried_for_a_moment_is_tried_again_though_that_runtime_is_blocked() {
+    let settings = [("superuser_reserved_connections", "0"), ("max_wal_senders", "0")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let options = PostgresOptions { max_connections: 6, settings, ..Default::default() };
+    let server = PostgresServer::start(options).unwrap();
+    let (url, others) = (server.url(), parallel());
+    let store = PostgresStore::builder(&*url).connections(8);
+    let store = others.block_on(store.open()).unwrap();
+    let taken: Vec<_> = (0..5)
+        .map(|_| {
+            loop {
+                let connected = tokio_postgres::connect(&url, tokio_postgres::NoTls);
+                if let Ok((client, connection)) = others.block_on(connected) {
+                    others.spawn(connection);
+                    break client;
+                }
+            }
+        })
+        .collect();
+    let (blocked, is_blocked) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let blocks = thread::spawn({
+        let store = store.clone();
+        move || {
+            let is_over = Cell::new(false);
+            // One of them has the only connection there is.
+            let steps = join_all((0..2).map(|number| {
+                let (store, is_over) = (&store, &is_over);
+                async move {
+                    let renew = Action::Renew(Fence::new(1));
+                    let renew = Step::new(rerun(&format!("{number}")).id(), renew);
+                    while !is_over.get() {
+                        let _ = store.apply(&renew).await;
+                    }
+                }
+            }));
+            let blocks = async {
+                // Until they have been refused more.
+                tokio::time::sleep(Duration::from_millis(500)).await; // tidy: allow-sleep: unseen
+                blocked.send(()).unwrap();
+                // It blocks the thread on purpose.
+                let _ = may_go_on.recv();
+                is_over.set(true);
+            };
+            runtime().block_on(join(steps, blocks));
+        }
+    });
+    is_blocked.recv().unwrap();
+    // There is room now.
+    drop(taken);
+    let done = others.block_on(async {
+        let mut done = Ok(());
+        // Each waits for five seconds, and nothing is withheld for longer than one.
+        for number in 0..2 {
+            done = store.apply(&begin(&rerun(&format!("after-{number}")))).await.map(drop);
+        }
+        done
+    });
+    go_on.send(()).unwrap();
+    blocks.join().unwrap();
+    assert!(done.is_ok(), "seven of eight connections are free: {done:?}");
+}
+
+/// Steps of a runtime that wait for a connection while it is blocked do not take those that become
+/// free: they cannot use them.
+#[test]
+fn steps_that_wait_on_a_blocked_runtime_keep_no_connection_from_others() {
+    let others = parallel();
+    let stage = others.block_on(Stage::new());
+    let store = PostgresStore::builder(stage.server.url()).connections(4);
+    let store = others.block_on(store.open()).unwrap();
+    let url = stage.server.url();
+    let (lock, connection) =
+        others.block_on(tokio_postgres::connect(&url, tokio_postgres::NoTls)).unwrap();
+    others.spawn(connection);
+    let locked = lock.batch_execute("BEGIN; LOCK TABLE justonce.records IN EXCLUSIVE MODE");
+    others.block_on(locked).unwrap();
+    let renew = |name: &str| Step::new(rerun(name).id(), Action::Renew(Fence::new(1)));
+    let start = |number: usize| {
+        let (store, renew) = (store.clone(), renew(&format!("first-{number}")));
+        others.spawn(async move { store.apply(&renew).await })
+    };
+    // All connections are in use, on this runtime.
+    let first: Vec<_> = (0..4).map(start).collect();
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    while stage.psql(waits) != "4" {}
+    let (blocked, is_blocked) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let blocks = thread::spawn({
+        let (store, renew) = (store.clone(), renew("second"));
+        move || {
+            let steps = join_all((0..4).map(|_| store.apply(&renew)));
+            let blocks = async {
+                blocked.send(()).unwrap();
+                // It blocks the thread on purpose.
+                let _ = may_go_on.recv();
+            };
+            runtime().block_on(join(steps, blocks));
+        }
+    });
+    is_blocked.recv().unwrap();
+    others.block_on(lock.batch_execute("COMMIT")).unwrap();
+    let done = others.block_on(async {
+        join_all(first).await;
+        store.apply(&renew("third")).await
+    });
+    go_on.send(()).unwrap();
+    blocks.join().unwrap();
+    assert!(done.is_ok(), "all four connections are free: {done:?}");
 }

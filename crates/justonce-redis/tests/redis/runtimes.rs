@@ -211,3 +211,39 @@ fn an_engine_that_ends_takes_no_connection_from_the_next_one() {
         timeout(LOST_AFTER, closed).await.expect("connections of ended engines stay open");
     });
 }
+
+/// The check of the servers is taken over by a runtime that is blocked before it has ended.
+#[test]
+fn steps_are_taken_though_the_runtime_that_checks_the_servers_anew_is_blocked() {
+    let server = RedisServer::start().unwrap();
+    let opener = runtime();
+    let every = Duration::from_millis(100);
+    let open = RedisStore::builder(server.url()).check_every(every).open();
+    let store = Arc::new(opener.block_on(open).unwrap());
+    // As long as the opener's silence may be that of a busy machine.
+    thread::sleep(Duration::from_secs(2)); // tidy: allow-sleep: a runtime stands still
+    let (blocked, is_blocked) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let blocks = thread::spawn({
+        let store = Arc::clone(&store);
+        move || {
+            runtime().block_on(async move {
+                let one = plain("one");
+                let step = begin(&store, &one);
+                let blocks = async {
+                    blocked.send(()).unwrap();
+                    // It blocks the thread on purpose.
+                    let _ = may_go_on.recv();
+                };
+                let _ = tokio::join!(biased; step, blocks);
+            });
+        }
+    });
+    is_blocked.recv().unwrap();
+    let other = plain("other");
+    let begun = runtime().block_on(async { timeout(LOST_AFTER, begin(&store, &other)).await });
+    go_on.send(()).unwrap();
+    blocks.join().unwrap();
+    begun.expect("it waits for a runtime that is blocked").unwrap();
+    drop(opener);
+}
