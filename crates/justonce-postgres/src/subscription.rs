@@ -44,8 +44,11 @@ struct Running(Arc<Shared>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.has_task.store(false, Ordering::Release);
+        // Before another task can begin: what it says must not be taken back here.
         self.0.state.send_replace(State::Connecting);
+        self.0.has_task.store(false, Ordering::Release);
+        // Whoever waits for this task starts another one.
+        self.0.state.send_modify(|_| {});
         self.0.waiters.wake_all();
     }
 }

@@ -41,8 +41,11 @@ struct Running(Arc<Shared>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.has_task.store(false, Ordering::Release);
+        // Before another task can begin: what it says must not be taken back here.
         self.0.is_subscribed.send_replace(false);
+        self.0.has_task.store(false, Ordering::Release);
+        // Whoever waits for this task starts another one.
+        self.0.is_subscribed.send_modify(|_| {});
         self.0.waiters.wake_all();
     }
 }
@@ -66,7 +69,6 @@ impl Subscription {
     /// Registers a waiter as soon as the subscription is up, or fails within a second.
     pub(crate) async fn register(&self, id: RecordId, fence: Fence) -> StoreResult<Waiter> {
         loop {
-            self.ensure_running();
             self.subscribed().await?;
             let waiter = self.shared.waiters.register(id, fence);
             // If the subscription ended before the registration, nothing would wake the waiter.
@@ -78,9 +80,19 @@ impl Subscription {
 
     async fn subscribed(&self) -> StoreResult<()> {
         let mut state = self.shared.is_subscribed.subscribe();
-        match timeout(CONNECT_TIMEOUT, state.wait_for(|is_subscribed| *is_subscribed)).await {
-            Ok(Ok(_)) => Ok(()),
-            _ => {
+        let subscribed = async {
+            loop {
+                self.ensure_running();
+                if *state.borrow_and_update() {
+                    return;
+                }
+                // The sender lives as long as this subscription.
+                let _ = state.changed().await;
+            }
+        };
+        match timeout(CONNECT_TIMEOUT, subscribed).await {
+            Ok(()) => Ok(()),
+            Err(_) => {
                 let message = "cannot subscribe to the ends of claims: Redis is away";
                 Err(StoreError::not_applied(StoreErrorKind::Unavailable, message))
             }

@@ -163,11 +163,9 @@ async fn caught<E: fmt::Display>(
 ) -> Result<Next, String> {
     let mut round = pin!(round);
     let poll = poll_fn(|cx| {
-        let polled = catch_unwind(AssertUnwindSafe(|| round.as_mut().poll(cx)));
-        polled.map_or_else(
-            |_| Poll::Ready(Err(PANICKED.to_owned())),
-            |poll| poll.map_err(|error| error.to_string()),
-        )
+        let poll = || round.as_mut().poll(cx).map_err(|error| error.to_string());
+        let polled = catch_unwind(AssertUnwindSafe(poll));
+        polled.unwrap_or_else(|_| Poll::Ready(Err(PANICKED.to_owned())))
     });
     poll.await
 }

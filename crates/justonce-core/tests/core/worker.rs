@@ -92,28 +92,37 @@ async fn failures_back_off_and_show_in_health_until_a_round_succeeds() {
     assert_eq!(health.last_error.as_deref(), Some("failure 4"));
 }
 
+/// An error that cannot be shown.
+struct Undisplayable;
+
+impl std::fmt::Display for Undisplayable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("an error panics while it is shown")
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_round_that_panics_is_counted_and_the_next_one_comes() {
     let (observer, mut ends) = observer();
     let mut round = 0;
     let work = move || {
         round += 1;
-        // One panics before there is a future, and one in it.
+        // One panics before there is a future, one in it, and one while its error is shown.
         assert!(round != 1, "a round panics");
         async move {
             assert!(round != 2, "a round panics");
-            Ok::<_, String>(Next::Pause)
+            if round == 3 { Err(Undisplayable) } else { Ok(Next::Pause) }
         }
     };
     let start = Instant::now();
     let worker = Worker::start(schedule().observer(observer), work);
-    for (seconds, expected) in [(0, 1), (8, 2), (16, 0)] {
+    for (seconds, expected) in [(0, 1), (8, 2), (16, 3), (24, 0)] {
         let (at, error, failures) = ends.recv().await.unwrap();
         assert_eq!((at - start, failures), (seconds * SECOND, expected));
         assert_eq!(error.is_some(), expected > 0);
     }
     let health = worker.health();
-    assert_eq!((health.rounds, health.failures), (3, 2));
+    assert_eq!((health.rounds, health.failures), (4, 3));
     assert_eq!(health.last_error.as_deref(), Some("the round panicked"));
 }
 
