@@ -45,7 +45,7 @@ enum Command {
     /// They are installed beside the usual servers, into `justonce/versions` of the user's cache
     /// directory, or of `/var/cache` for root. Nothing else installs them: they are large.
     Versions(versions::Options),
-    /// Run everything CI runs: fmt, clippy, tidy, fuzz, docs and the README's test command
+    /// Run everything CI runs: fmt, clippy, tidy, fuzz, toolchain, features, docs and the tests
     ///
     /// With CI set and CARGO_TARGET_DIR unset, the build is kept in `justonce/target` of the
     /// user's cache directory, so that the next run rebuilds only what changed.
@@ -60,7 +60,7 @@ enum Command {
     ///
     /// A crash fails the run, and its input is kept in `fuzz/crashes` of the target directory.
     Fuzz(fuzz::Options),
-    /// Check that what is to be published can be: features, packages, dependencies
+    /// Check that what is to be published can be: toolchain, features, packages, licences
     ReleaseCheck(release::Options),
     /// Run a benchmark of the bench crate in release mode
     Bench(bench::Options),

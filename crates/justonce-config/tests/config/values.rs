@@ -11,6 +11,7 @@ use justonce_config::{
     KeySettings, KeySource, KeySyntax, Location, RouteSettings, ScopePart, ServerUrl, Settings,
     StatusRule, StatusSet, StoreUrl, WhenBusy, WhenStoreDown,
 };
+use justonce_core::store::{NEAR_AGE, NEAR_BYTES};
 use justonce_core::{AfterRetention, OnLapsed};
 use proptest::prelude::*;
 
@@ -323,7 +324,9 @@ fn stores_over_a_network_have_settings_of_their_own() {
     assert_eq!((settings.redis.prefix.as_str(), settings.redis.wait_replicas), ("justonce", 0));
     assert_eq!(settings.redis.ca, None);
     assert_eq!((settings.postgres.connections, settings.postgres.migrate), (16, true));
-    assert_eq!(settings.near_cache.unwrap().age, Duration::from_secs(5));
+    let near = settings.near_cache.unwrap();
+    // As in the library.
+    assert_eq!((u64::try_from(near.bytes).unwrap(), near.age), (NEAR_BYTES, NEAR_AGE));
     let settings = right(
         "timeouts = { store = '2s' }
          redis = { prefix = 'shop', ca = 'ca.pem', wait_replicas = 1, wait_timeout = '200ms' }

@@ -1,4 +1,4 @@
-//! From the payload of format version 1 to the domain, checking every value on the way.
+//! From the payload of format versions 1 and 2 to the domain, checking every value on the way.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From the domain to the payload of format version 1.
+//! From the domain to the payload of format version 1, or of 2 where it needs that.
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ const ROUNDING: Duration = Duration::from_millis(3);
 /// use std::time::Duration;
 ///
 /// # let store = || MemoryStore::new(ManualClock::default());
-/// // The default: a near cache of 64 MiB whose answers are at most five seconds old.
+/// // The default: a near cache of 32 MiB whose answers are at most five seconds old.
 /// let near = Cached::near(store());
 /// // Customised: a larger one, and a handle on it for its figures.
 /// let cache = NearCache::builder().bytes(1 << 30).age(Duration::from_secs(60)).build();

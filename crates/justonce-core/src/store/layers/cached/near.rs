@@ -19,7 +19,7 @@ use crate::record_id::RecordId;
 use crate::store::{IdHasher, Shards};
 
 /// How many bytes a near cache may take by default.
-pub const NEAR_BYTES: u64 = 64 * 1024 * 1024;
+pub const NEAR_BYTES: u64 = 32 * 1024 * 1024;
 /// How long a near cache answers without asking the store, by default: what was erased elsewhere is
 /// replayed here for at most this long.
 pub const NEAR_AGE: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ const EXPECTED_ENTRY_BYTES: u64 = 4096;
 /// use justonce_core::store::NearCache;
 /// use std::time::Duration;
 ///
-/// // The default: 64 MiB, five seconds.
+/// // The default: 32 MiB, five seconds.
 /// let near = NearCache::default();
 /// // Customised: a large cache whose users accept a minute.
 /// let large = NearCache::builder().bytes(1 << 30).age(Duration::from_secs(60)).build();
