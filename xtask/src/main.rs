@@ -50,7 +50,7 @@ enum Command {
     /// With CI set and CARGO_TARGET_DIR unset, the build is kept in `justonce/target` of the
     /// user's cache directory, so that the next run rebuilds only what changed.
     Ci,
-    /// Check the house rules that neither rustfmt nor clippy can
+    /// Check the style rules that neither rustfmt nor clippy can
     ///
     /// Sizes, contents of lib.rs and mod.rs, the dependency law, inherited versions and lints,
     /// unfinished code, sleeps in tests, links in Markdown, paths of one machine, cycles between

@@ -57,7 +57,7 @@ pub enum ClientError {
     Unreachable(String, BoxError),
     /// There was no response from this address in time.
     TimedOut(String),
-    /// The gateway demands its admin token.
+    /// The gateway requires its admin token.
     Unauthorized,
     /// The gateway refused the request.
     Refused(StatusCode, Problem),
@@ -226,7 +226,7 @@ impl fmt::Display for ClientError {
                 write!(f, "cannot reach the gateway's admin API at {authority}")
             }
             Self::TimedOut(authority) => write!(f, "{authority} did not answer in time"),
-            Self::Unauthorized => f.write_str("the gateway demands its admin token"),
+            Self::Unauthorized => f.write_str("the gateway requires its admin token"),
             Self::Refused(_, problem) => write!(f, "{}: {}", problem.code, problem.detail),
         }
     }

@@ -149,7 +149,7 @@ fn scope_words(route: &RouteSettings) -> String {
         parts.push(format!("the tenant in {}", headers(tenants)));
     }
     if parts.is_empty() {
-        return "all callers share one namespace; whoever knows a key gets its outcome.".to_owned();
+        return "all callers share one namespace; who knows a key gets its outcome.".to_owned();
     }
     let nameless = if principals.is_empty() {
         "Callers that send none of it share a namespace of their own."
@@ -213,8 +213,8 @@ fn lapsed_words(route: &RouteSettings) -> String {
     let cap = duration(route.policy.lease_cap());
     let lapsed = match route.policy.on_lapsed() {
         OnLapsed::Hold => {
-            "the operation is unknown: retries get 409 and nothing is executed until somebody \
-             resolves it (at most once)."
+            "the operation is unknown: retries get 409 and nothing is executed until it is \
+             resolved (at most once)."
         }
         OnLapsed::Rerun | OnLapsed::Resume if route.complete.is_some() => {
             "the gateway sends the stored request again, or the next request executes it, and it \
@@ -242,7 +242,7 @@ fn lapsed_words(route: &RouteSettings) -> String {
 
 fn probe_words(route: &RouteSettings) -> String {
     let Some(probe) = &route.probe else {
-        return "nobody is asked; an operator or the service resolves it.".to_owned();
+        return "no probe; an operator or the service resolves it.".to_owned();
     };
     let rules = |rules: &[ProbeRule], then: &str| match rules {
         [] => String::new(),
@@ -252,13 +252,13 @@ fn probe_words(route: &RouteSettings) -> String {
         }
     };
     let what = match &probe.outcome {
-        ProbeOutcome::Answer => "that answer is replayed".to_owned(),
+        ProbeOutcome::Answer => "that response is replayed".to_owned(),
         ProbeOutcome::Json(place) => format!("what it has at {place} is replayed"),
-        ProbeOutcome::Empty => "an empty answer is replayed".to_owned(),
+        ProbeOutcome::Empty => "an empty response is replayed".to_owned(),
     };
     let status = match (&probe.outcome, probe.status) {
         (ProbeOutcome::Answer, None) => String::new(),
-        (_, None) => ", with the status of the answer".to_owned(),
+        (_, None) => ", with the status of the response".to_owned(),
         (_, Some(status)) => format!(", with the status {status}"),
     };
     format!(
@@ -338,7 +338,7 @@ fn retention_words(route: &RouteSettings) -> String {
 
 fn store_down_words(route: &RouteSettings) -> String {
     match route.on_store_down {
-        WhenStoreDown::Pass => "requests pass unprotected, and their answers say so.",
+        WhenStoreDown::Pass => "requests pass unprotected, and their responses say so.",
         _ => "requests get 503, nothing is executed.",
     }
     .to_owned()
@@ -346,8 +346,8 @@ fn store_down_words(route: &RouteSettings) -> String {
 
 fn limit_words(route: &RouteSettings) -> String {
     format!(
-        "request bodies up to {}, stored answers up to {} (longer ones are delivered, and replayed \
-         as 409 without their body). The upstream has {} to answer.{}",
+        "request bodies up to {}, stored responses up to {} (longer ones are delivered, and replayed \
+         as 409 without their body). The upstream has {} to respond.{}",
         size(route.request_body),
         size(route.stored_response_body),
         duration(route.response_timeout),

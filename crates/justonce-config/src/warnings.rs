@@ -155,10 +155,10 @@ fn of_route(route: &RouteSettings) -> Vec<String> {
             match key.source {
                 KeySource::Content => {
                     "content keys without `scope`: equal requests of different callers are one \
-                 operation, and one gets the other's answer"
+                 operation, and one gets the other's response"
                 }
                 _ => {
-                    "no `scope`: a caller who uses or guesses another's key gets the other's answer"
+                    "no `scope`: a caller who uses or guesses another's key gets the other's response"
                 }
             }
             .into(),
@@ -189,7 +189,7 @@ fn of_route(route: &RouteSettings) -> Vec<String> {
         route.keep_headers.iter().find(|name| [SET_COOKIE, AUTHORIZATION].contains(name));
     if let Some(name) = personal {
         let name = header(name);
-        texts.push(format!("`keep_headers`: replays hand out the first answer's {name}"));
+        texts.push(format!("`keep_headers`: replays hand out the first response's {name}"));
     }
     texts
 }

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! No network, no disk and no wall clock here. Every rule is in one pure function,
-//! [`transition`]; stores and doors are built around it.
+//! [`transition`]; stores and entry points are built around it.
 
 mod canonical;
 mod claim;

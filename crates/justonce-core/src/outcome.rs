@@ -1,4 +1,4 @@
-//! The reply that is stored and replayed.
+//! The result that is stored and replayed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use bytes::Bytes;
 use thiserror::Error;
 
 /// The longest body that is stored with an outcome, in bytes. Of a longer one only the size is
-/// kept, as [`Body::TooLarge`]: doors deliver it to the first caller by themselves.
+/// kept, as [`Body::TooLarge`]: entry points deliver it to the first caller by themselves.
 pub const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 /// The most headers one outcome may have.
 pub const MAX_HEADERS: usize = 256;
 /// The most bytes all names and values of an outcome's headers may have together.
 pub const MAX_HEADER_BYTES: usize = 64 * 1024;
 
-/// The reply that is stored and replayed: a body of any bytes and, where the door has them, a
-/// status and headers. Cheap to clone.
+/// The result that is stored and replayed: a body of any bytes and, where the entry point has them,
+/// a status and headers. Cheap to clone.
 ///
 /// ```
 /// use justonce_core::Outcome;
@@ -80,7 +80,7 @@ impl Outcome {
         }
     }
 
-    /// The status, if the door has one.
+    /// The status, if the entry point has one.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.0.status

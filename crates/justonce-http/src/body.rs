@@ -183,7 +183,7 @@ impl Body for StreamedBody {
         Poll::Ready(match piece {
             Some(Piece::Frame(frame, _space)) => Some(Ok(frame)),
             Some(Piece::End) => None,
-            None => Some(Err("the answer was broken off".into())),
+            None => Some(Err("the response was broken off".into())),
         })
     }
 

@@ -134,8 +134,8 @@ fn caller(
 
 /// The problem of a caller whose scope cannot be built.
 pub(crate) fn scope_problem(error: &ScopeError) -> Problem {
-    tracing::info!(target: "justonce::request", %error, "the caller's scope cannot be told");
-    let detail = "It cannot be told whose the key is: a header that says so is too long.";
+    tracing::info!(target: "justonce::request", %error, "the caller cannot be identified");
+    let detail = "The caller cannot be identified: a header that identifies it is too long.";
     Problem::new(ProblemCode::KeyInvalid, detail)
 }
 

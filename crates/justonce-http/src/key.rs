@@ -173,8 +173,8 @@ impl fmt::Display for BadKey {
                 "The key can be read in no way. Send it in double quotes, or as visible ASCII \
                  characters without commas and quotes."
             }
-            Self::NoUuid => "The key is not a UUID, which this route demands.",
-            Self::NoMatch => "The key does not have the form that this route demands.",
+            Self::NoUuid => "The key is not a UUID, which this route requires.",
+            Self::NoMatch => "The key does not have the form that this route requires.",
             Self::NoScalar => {
                 "What the body has in the key's place is neither a string nor a number."
             }

@@ -85,7 +85,7 @@ problems! {
     /// The request body did not arrive whole.
     BodyIncomplete "body-incomplete" 400 true "The request body did not arrive whole";
     /// The operation is done, but its response was too large to be stored.
-    OutcomeTooLarge "outcome-too-large" 409 false "The stored answer is too large to be replayed";
+    OutcomeTooLarge "outcome-too-large" 409 false "The stored response is too large to be replayed";
     /// The store cannot be reached.
     StoreUnavailable "store-unavailable" 503 true "The idempotency store is not available";
     /// Too many operations are being executed.

@@ -350,7 +350,7 @@ fn missing_key(source: &KeySource) -> Problem {
         KeySource::Content => "send a body".to_owned(),
     };
     let detail = format!(
-        "This route demands an idempotency key: {place}, with a value that is new for every \
+        "This route requires an idempotency key: {place}, with a value that is new for every \
          operation and the same for its retries."
     );
     Problem::new(ProblemCode::KeyMissing, detail)

@@ -11,7 +11,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// What to do about a server that wants TLS.
-const SPEAK_TLS: &str = "If it wants TLS, add sslmode=verify-full to the address";
+const TLS_HINT: &str = "If it wants TLS, add sslmode=verify-full to the address";
 
 /// What to do about a pooler that gives each transaction another connection to the server.
 pub(crate) const POOLED: &str = "A pooler gives transactions of one connection to different \
@@ -156,7 +156,7 @@ pub(crate) fn advised(error: &Error) -> String {
     let (message, advice) = match error.as_db_error() {
         Some(db) => {
             let message = format!("PostgreSQL says {}: {}", db.code().code(), db.message());
-            (message, wants_tls(db).then_some(SPEAK_TLS))
+            (message, wants_tls(db).then_some(TLS_HINT))
         }
         None => {
             let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));

@@ -33,7 +33,7 @@ pub(crate) fn connector(mode: &TlsMode) -> Result<Connector, InvalidAddress> {
     };
     let config = roots
         .client_config(PROTOCOL)
-        .map_err(|why| InvalidAddress::new(format!("TLS cannot be spoken: {why}")))?;
+        .map_err(|why| InvalidAddress::new(format!("TLS cannot be set up: {why}")))?;
     Ok(Connector::new(config))
 }
 

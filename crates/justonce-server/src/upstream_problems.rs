@@ -123,7 +123,7 @@ fn problem(
         instance = %instance.urn(),
         upstream = by.map(|by: &UpstreamName| &*by.0),
         cause = cause.map(Cause::as_str),
-        "no answer of an upstream"
+        "upstream request failed"
     );
     let problem = Problem::new(code, detail).status(response.status());
     let mut problem = problem.into_response(&limits.base, instance).map(ProxyBody::full);

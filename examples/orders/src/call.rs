@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 /// The header with the key.
 pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// How long an answer may take.
+/// How long a response may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
 /// An answer.

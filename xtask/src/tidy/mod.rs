@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: the house rules that neither rustfmt nor clippy can check.
+//! `cargo xtask tidy`: the style rules that neither rustfmt nor clippy can check.
 //!
 //! Every rule is a pure function in a file of its own: text in, violations out. Only `tree` reads
 //! files and only `run` knows all the rules.

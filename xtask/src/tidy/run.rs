@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             println!("tidy: {} files are in order", tree.files().count());
             Ok(())
         }
-        count => bail!("tidy found {count} violation(s) of the house rules"),
+        count => bail!("tidy found {count} violation(s) of the style rules"),
     }
 }
 

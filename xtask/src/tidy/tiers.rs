@@ -14,7 +14,7 @@ pub(crate) enum Tier {
     /// Stores and brokers: implement ports of the core and the domain.
     Store,
     /// What programs and their callers use: HTTP, client, macros.
-    Door,
+    EntryPoint,
     /// The one crate that users add. Re-exports the libraries below it.
     Facade,
     /// Parts of the gateway and its operation.
@@ -35,7 +35,7 @@ pub(crate) const TIERS: &[(&str, Tier)] = &[
     ("justonce-embedded", Tier::Store),
     ("justonce-postgres", Tier::Store),
     ("justonce-redis", Tier::Store),
-    ("justonce-http", Tier::Door),
+    ("justonce-http", Tier::EntryPoint),
     ("justonce", Tier::Facade),
     ("justonce-admin-api", Tier::Gateway),
     ("justonce-config", Tier::Gateway),

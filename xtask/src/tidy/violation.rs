@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A place where a house rule is broken.
+/// A place where a style rule is broken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Violation {
     /// The file, relative to the workspace root.

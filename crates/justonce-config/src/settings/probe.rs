@@ -26,7 +26,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(10);
 const MAX_AT_ONCE: usize = 100;
 
 settings! {
-    /// How the upstream is asked what became of an unknown operation, and what its answers mean.
+    /// How the upstream is asked what became of an unknown operation, and what its responses mean.
     pub struct ProbeSettings from ProbeLayer {
         /// How the upstream is asked what became of an unknown operation: GET or HEAD, and a path
         /// with `{key}`, `{record}`, `{tenant}` or `{fence}` in it; without it, it is not asked
@@ -43,7 +43,7 @@ settings! {
             default "", example "404, 200 /data=[]";
         /// What is replayed of what took effect: `answer`, `json:/POINTER` of it, or `empty`.
         outcome: ProbeOutcome = custom(outcome), default "answer", example "json:/data/0";
-        /// The status that is replayed; without it, the one of the answer.
+        /// The status that is replayed; without it, the one of the response.
         status: Option<u16> = optional(number(200..=599)), example "201";
         /// Whether no two callers ever use the same key; then `{key}` is enough.
         unique_keys: bool = flag(), default "false", example "true";
@@ -53,11 +53,11 @@ settings! {
         /// nothing of it may be under way any more. Without it, `lease_cap`.
         release_after: Duration = time(Duration::ZERO..=DAY),
             like "defaults.lease_cap", example "1h";
-        /// The pause after the first unclear answer; it doubles with each.
+        /// The pause after the first unclear response; it doubles with each.
         pause: Duration = time(LEAST_PAUSE..=HOUR), default "5s", example "30s";
         /// The longest pause.
         pause_max: Duration = time(LEAST_PAUSE..=DAY), default "10m", example "1h";
-        /// How long an answer may take.
+        /// How long a response may take.
         timeout: Duration = time(LEAST_PAUSE..=HOUR), default "10s", example "2s";
         /// How many probes of this route are under way at once.
         at_once: usize = number(1..=MAX_AT_ONCE), default "4", example "16";
@@ -76,15 +76,15 @@ pub struct ProbeRequest {
 /// What is replayed of an operation that took effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbeOutcome {
-    /// The answer itself.
+    /// The response itself.
     Answer,
-    /// The JSON at one place of the answer.
+    /// The JSON at one place of the response.
     Json(JsonPointer),
     /// A status without a body.
     Empty,
 }
 
-/// Which answers a rule is for: those with a status, and with all of these in their JSON.
+/// Which responses a rule is for: those with a status, and with all of these in their JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeRule {
     /// The status.
@@ -120,7 +120,7 @@ impl fmt::Debug for ProbeHeader {
 }
 
 impl ProbeSettings {
-    /// Whether the request, or the rules for its answer, name a fact.
+    /// Whether the request, or the rules for its response, name a fact.
     #[must_use]
     pub fn names(&self, fact: Fact) -> bool {
         let mut rules = self.happened.iter().chain(&self.did_not_happen);
@@ -155,18 +155,18 @@ pub(super) fn resolve(
 fn contradictions(probe: &ProbeSettings, scope: &[ScopePart]) -> Vec<(&'static str, &'static str)> {
     let mut found = Vec::new();
     if probe.happened.is_empty() && probe.did_not_happen.is_empty() {
-        let help = "say which answers mean what with `happened` and `did_not_happen`";
-        found.push(("no answer to it means anything", help));
+        let help = "say which responses mean what with `happened` and `did_not_happen`";
+        found.push(("no response to it means anything", help));
     }
     if probe.request.method == Method::HEAD && needs_body(probe) {
-        found.push(("answers to HEAD have no body", "ask with GET"));
+        found.push(("responses to HEAD have no body", "ask with GET"));
     }
     if !probe.names(Fact::Record) && !probe.names(Fact::Key) {
         found.push(("it is the same for all operations", "put `{key}` or `{record}` into it"));
     } else if !tells_apart(probe, scope) {
         let help = "name the `{record}`, which the service hears as Idempotency-Record; or say \
                     `unique_keys = true` if no two callers ever use the same key";
-        found.push(("callers may use the same key, and one would get another's answer", help));
+        found.push(("callers may use the same key, and one would get another's response", help));
     }
     if probe.pause_max < probe.pause {
         found.push(("`pause_max` is shorter than `pause`", "raise it"));
@@ -179,7 +179,7 @@ fn needs_body(probe: &ProbeSettings) -> bool {
     rules.any(|rule| !rule.places.is_empty()) || matches!(probe.outcome, ProbeOutcome::Json(_))
 }
 
-/// Whether the answer is about one caller's operation and no other's. Only a hash is kept of a
+/// Whether the response is about one caller's operation and no other's. Only a hash is kept of a
 /// caller's credential, so a probe cannot name it.
 fn tells_apart(probe: &ProbeSettings, scope: &[ScopePart]) -> bool {
     let named = |part: &ScopePart| match part {

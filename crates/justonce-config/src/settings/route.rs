@@ -1,4 +1,4 @@
-//! What a route promises and demands.
+//! The policy of a route, and what it requires of requests.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ tables! {
 }
 
 settings! {
-    /// What a route promises and demands.
+    /// The policy of a route, and what it requires of requests.
     pub struct RouteSettings from RouteLayer, inherit inherit with {
         /// Its name in metrics and logs.
         name: String,
@@ -80,10 +80,10 @@ settings! {
         on_store_down: WhenStoreDown =
             choice(&[("refuse", WhenStoreDown::Refuse), ("pass", WhenStoreDown::Pass)]),
             default "refuse", example "pass";
-        /// What becomes of an operation by its answer's status or class: `keep`, `release` or
+        /// What becomes of an operation by its response's status or class: `keep`, `release` or
         /// `unknown`.
         store_status: Vec<StatusRule> = statuses(), example "404=release, 5xx=keep";
-        /// How long the upstream may take to answer; without it, `timeouts.response`.
+        /// How long the upstream may take to respond; without it, `timeouts.response`.
         response_timeout: Duration = timeout(), like "timeouts.response", example "5m";
         /// The longest request body; without it, `limits.request_body`.
         request_body: usize = size(0..=MAX_REQUEST_BYTES),
@@ -91,13 +91,13 @@ settings! {
         /// The longest response body that is stored; without it, `limits.stored_response_body`.
         stored_response_body: usize = size(0..=MAX_BODY_BYTES),
             like "limits.stored_response_body", example "1MB";
-        /// What becomes of an operation whose answer, of HTTP/1.1, is ended only by the end of its
+        /// What becomes of an operation whose response, of HTTP/1.1, is ended only by the end of its
         /// connection, so that it may be cut: `unknown` does not store it, `keep` does.
         keep_unframed as "unframed": bool = choice(&[("unknown", false), ("keep", true)]),
             default "unknown", example "keep";
-        /// Headers of answers that are not stored, beside those that never are.
+        /// Headers of responses that are not stored, beside those that never are.
         drop_headers: Vec<HeaderName> = list(header), default "", example "x-request-id";
-        /// Headers of answers that are stored although they would not be.
+        /// Headers of responses that are stored although they would not be.
         keep_headers: Vec<HeaderName> = list(header), default "", example "set-cookie";
     }
 }
@@ -180,7 +180,7 @@ fn wait_long_enough(route: &mut RouteLayer, report: &mut Report) {
     report.at(&busy.origin, message, None);
 }
 
-/// An answer that comes after the claim ended could not be stored any more.
+/// A response that comes after the claim ended could not be stored any more.
 fn check_timeout(
     table: &RouteTable,
     fallback: &Sourced<Duration>,
@@ -193,7 +193,7 @@ fn check_timeout(
         return;
     }
     let message = format!(
-        "the upstream may take {} to answer, and the claim ends after {} (`lease_cap`)",
+        "the upstream may take {} to respond, and the claim ends after {} (`lease_cap`)",
         words::duration(timeout.value),
         words::duration(cap)
     );

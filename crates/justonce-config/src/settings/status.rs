@@ -1,4 +1,4 @@
-//! `store_status`: what becomes of an operation by the status of its answer.
+//! `store_status`: what becomes of an operation by the status of its response.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use crate::tree::{Node, Value};
 /// What becomes of an operation that was answered with some status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusRule {
-    /// Which answers.
+    /// Which responses.
     pub of: StatusSet,
     /// What becomes of it.
     pub then: Effect,
 }
 
-/// Which answers a rule is for.
+/// Which responses a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StatusSet {
     /// A class: 5 for 5xx.

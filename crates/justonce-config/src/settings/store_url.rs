@@ -44,7 +44,7 @@ pub enum StoreUrl {
     /// In PostgreSQL, with Redis in front of it for duplicates:
     /// `tiered:redis://…,postgres://…`.
     Tiered {
-        /// What answers duplicates.
+        /// What serves duplicates.
         redis: ServerUrl,
         /// What decides.
         postgres: ServerUrl,

@@ -169,7 +169,7 @@ settings! {
     pub struct Timeouts from TimeoutsLayer {
         /// To connect to an upstream.
         connect: Duration = timeout(), default "5s", example "500ms";
-        /// For an upstream to answer; also for a pause inside its answer, which may last 60 s at
+        /// For an upstream to respond; also for a pause inside its response, which may last 60 s at
         /// least.
         response: Duration = timeout(), default "60s", example "10s";
         /// For a connection of a client without a request.
@@ -182,7 +182,7 @@ settings! {
         header: Duration = timeout(), default "10s", example "5s";
         /// For a client to pause while it sends a body.
         body: Duration = timeout(), default "30s", example "10s";
-        /// For a store over a network to answer, retries included; then 503, or the answer of the
+        /// For a store over a network to answer, retries included; then 503, or the response of the
         /// service if there is one: it is stored later.
         store: Duration = timeout(), default "5s", example "2s";
     }

@@ -1,4 +1,4 @@
-//! One engine, many doors: begin, execute, complete, replay on any store.
+//! One engine, many entry points: begin, execute, complete, replay on any store.
 //!
 //! [`Engine::run`] does all of it. Under it lies the step-by-step API: [`Engine::begin`] gives a
 //! [`HeldClaim`], whose lease is renewed in the background for as long as it is held.

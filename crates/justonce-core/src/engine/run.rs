@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// Runs the handler under a claim and settles it: the second half of [`Engine::run`], for
-    /// doors that take the first step themselves. The operation must be the one that was begun.
+    /// callers that take the first step themselves. The operation must be the one that was begun.
     ///
     /// # Errors
     ///

@@ -168,7 +168,7 @@ async fn h31_a_caller_that_never_reads_a_huge_answer_is_left_behind() {
         }
     };
     assert!(read <= 2 * 1024 * 1024, "{read} bytes were kept for a caller who does not read");
-    assert_eq!(error.to_string(), "the answer was broken off");
+    assert_eq!(error.to_string(), "the response was broken off");
 }
 
 #[tokio::test(start_paused = true)]

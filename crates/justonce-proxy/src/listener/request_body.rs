@@ -60,7 +60,7 @@ impl<B: Body<Data = Bytes> + Unpin> Body for TimeoutBody<B> {
 #[non_exhaustive]
 pub enum TimeoutBodyError<E = hyper::Error> {
     /// Nothing of it arrived for too long.
-    #[error("the request's body stood still for too long")]
+    #[error("the request body timed out")]
     TimedOut,
     /// The client broke it off, or it is malformed.
     #[error("the request's body broke off")]

@@ -129,7 +129,7 @@ pub enum AddressError {
     #[error("an upstream is written as in \"http://127.0.0.1:9000\"")]
     Shape,
     /// The scheme is not supported.
-    #[error("{0:?} is not spoken: use http or https")]
+    #[error("{0:?} is not supported: use http or https")]
     Scheme(Box<str>),
     /// The port is no number from 1 to 65535.
     #[error("the port must be a number from 1 to 65535")]

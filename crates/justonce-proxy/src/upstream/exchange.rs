@@ -24,7 +24,7 @@ use super::upstreams::{ActiveRequest, PooledConnection, Upstream, Upstreams};
 use super::{headers, upgrade};
 use crate::informational::InformationalSender;
 
-const NO_UPSTREAM: &str = "every upstream is left alone for now";
+const NO_UPSTREAM: &str = "the circuit breakers of all upstreams are open";
 const CLOSED: &str = "the upstream closed the connection before the request was sent";
 
 /// The result of a request at one upstream.
@@ -244,7 +244,7 @@ async fn send(
             None => failed(&error.into_error(), progress, connection.wrote()),
         },
         None if progress.is_some_and(SendProgress::is_starved) => {
-            Sent::Failed(ProxyError::RequestBroken, "the request's body stood still for too long")
+            Sent::Failed(ProxyError::RequestBroken, "the request body timed out")
         }
         None => Sent::Failed(ProxyError::TimedOut, "the upstream did not answer in time"),
     }
@@ -262,11 +262,11 @@ fn failed(error: &hyper::Error, progress: Option<&SendProgress>, wrote: bool) ->
     if error.is_parse_too_large() {
         return Sent::Failed(
             ProxyError::HeadTooLarge,
-            "the head of the upstream's answer is too large",
+            "the head of the upstream's response is too large",
         );
     }
     let detail = match error {
-        error if error.is_parse() => "the upstream's answer is no HTTP",
+        error if error.is_parse() => "the upstream's response is not valid HTTP",
         error if error.is_incomplete_message() => "the upstream closed the connection",
         _ => "the connection to the upstream failed",
     };

@@ -171,7 +171,7 @@ impl fmt::Debug for Kind {
 #[non_exhaustive]
 pub enum ProxyBodyError {
     /// The upstream broke it off.
-    #[error("the upstream broke off its answer")]
+    #[error("the upstream broke off its response")]
     Upstream(#[source] hyper::Error),
     /// Nothing of it arrived for too long.
     #[error("the upstream was silent for too long")]

@@ -165,9 +165,9 @@ impl Upstreams {
 
     fn breaker_changed(&self, upstream: &UpstreamAddress, to: BreakerState) {
         match to {
-            BreakerState::Open => tracing::warn!(%upstream, "the upstream is left alone"),
-            BreakerState::HalfOpen => tracing::info!(%upstream, "the upstream gets a trial"),
-            BreakerState::Closed => tracing::info!(%upstream, "the upstream is back"),
+            BreakerState::Open => tracing::warn!(%upstream, "circuit breaker open"),
+            BreakerState::HalfOpen => tracing::info!(%upstream, "circuit breaker half open"),
+            BreakerState::Closed => tracing::info!(%upstream, "circuit breaker closed"),
         }
         if let Some(on_breaker) = &self.on_breaker {
             on_breaker(&BreakerEvent { upstream: upstream.clone(), to });

@@ -150,7 +150,7 @@ impl Pool {
             DriveEnd::Left => round.left += 1,
             DriveEnd::Parked(why) => {
                 round.newly_parked.push(id);
-                round.troubles.push(format!("{id}: it is parked until somebody retries it: {why}"));
+                round.troubles.push(format!("{id}: it is parked until it is retried: {why}"));
             }
             DriveEnd::Trouble(why) => round.troubles.push(format!("{id}: {why}")),
         }

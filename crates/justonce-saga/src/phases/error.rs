@@ -54,7 +54,7 @@ pub enum PhasesError {
     },
     /// It failed too often, or what is done of it cannot be saved: it does not go on before a
     /// retry, with [`retry`](crate::retry). Nothing was executed.
-    #[error("the operation is parked until somebody retries it: {0}")]
+    #[error("the operation is parked until it is retried: {0}")]
     Parked(String),
     /// The engine could not do its work.
     #[error("{0}")]

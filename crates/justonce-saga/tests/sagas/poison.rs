@@ -195,7 +195,7 @@ async fn parked_by_restarts(ground: &Ground, saga: &Saga<u64>) {
             };
             let told = round.troubles.concat();
             if !round.newly_parked.is_empty() {
-                assert!(told.contains("parked until somebody retries it"), "{told}");
+                assert!(told.contains("parked until it is retried"), "{told}");
                 return;
             }
             assert!(told.contains("panicked"), "{told}");

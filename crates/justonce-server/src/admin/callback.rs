@@ -14,7 +14,7 @@ use super::request::{body, text};
 use super::server::AdminState;
 
 /// The reason that is kept if the service gives none.
-const DEFAULT_WHY: &str = "the service told so";
+const DEFAULT_WHY: &str = "reported by the service";
 
 /// Resolves an operation. The service's token was checked before.
 pub(crate) async fn callback(

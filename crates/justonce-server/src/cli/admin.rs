@@ -141,7 +141,7 @@ fn explain(error: ClientError) -> anyhow::Result<ExitCode> {
             })
         }
         ClientError::Unauthorized => {
-            bail!("the gateway demands its admin token: use JUSTONCE_ADMIN_TOKEN or --token-file")
+            bail!("the gateway requires its admin token: use JUSTONCE_ADMIN_TOKEN or --token-file")
         }
         error @ ClientError::Unreachable(..) => Err(anyhow!(
             "{:#}. Is `justonce serve` running there? Another address is given with --admin",

@@ -120,8 +120,8 @@ pub(super) fn saga(detail: &SagaDetail) {
 pub(super) fn resolved(resolved: &ResolveResponse) {
     let what = match resolved.resolved.as_str() {
         "released" => "released: the next request with its key executes it",
-        "failed" => "failed for good: its key gets the answer you gave",
-        _ => "completed: its key gets the answer you gave",
+        "failed" => "failed for good: its key gets the outcome you gave",
+        _ => "completed: its key gets the outcome you gave",
     };
     say(&format!("{} is {what}.", resolved.id));
 }

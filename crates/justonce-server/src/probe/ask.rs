@@ -63,7 +63,7 @@ impl RouteProbe {
         let Some(request) = self.request(about) else {
             tracing::warn!(
                 target: "justonce::probe", route = %self.route, id = %about.id,
-                "no question can be made for this operation: somebody must resolve it"
+                "no probe request can be built; resolve it by hand"
             );
             return None;
         };
@@ -77,7 +77,7 @@ impl RouteProbe {
         let body = body
             .inspect_err(|error| {
                 let (route, id) = (&self.route, about.id);
-                tracing::warn!(target: "justonce::probe", %route, %id, %error, "half an answer");
+                tracing::warn!(target: "justonce::probe", %route, %id, %error, "truncated response");
             })
             .ok()?;
         Some(Response::from_parts(parts, body.to_bytes()))

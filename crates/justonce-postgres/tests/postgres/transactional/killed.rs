@@ -137,7 +137,7 @@ async fn a_killed_process_with_effects_elsewhere_leaves_an_unknown_operation_und
     };
     let ran = engine.run(&operation, handler).await.unwrap();
     assert!(matches!(ran, Ran::Unknown(_)), "{ran:?}");
-    // The other door finds the record of this one, and keeps the promise under which it was begun.
+    // `transactional` finds the record of this one, and keeps the policy under which it was begun.
     let handler = async |tx: Tx, context: Context| transfer(&tx, &context).await;
     let ran = store.transactional(&engine, &operation, handler).await.unwrap();
     assert!(matches!(ran, Ran::Unknown(_)), "{ran:?}");

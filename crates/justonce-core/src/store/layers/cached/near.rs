@@ -181,7 +181,7 @@ impl Near {
     }
 }
 
-/// The same outcome in memory of its own: the one that a door made may be a small part of a large
+/// The same outcome in memory of its own: the one that was put may be a small part of a large
 /// buffer, which would live as long as the entry and is not counted.
 fn copied(outcome: &Outcome) -> Option<Outcome> {
     let mut buffer = BytesMut::with_capacity(usize::try_from(value_bytes(outcome)).ok()?);

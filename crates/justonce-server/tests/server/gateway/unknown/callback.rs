@@ -29,7 +29,7 @@ fn happened_is_replayed_and_did_not_happen_is_executed() {
     assert_eq!(stage.resolutions(&paid), ["callback payments completed: ledger entry 9"]);
     let said = json!({ "fence": lost.fence, "result": "did_not_happen", "source": "payments" });
     assert_eq!(call_back(&stage, &lost, TOKEN, &said).status(), 200);
-    assert_eq!(stage.resolutions(&lost), ["callback payments released: the service told so"]);
+    assert_eq!(stage.resolutions(&lost), ["callback payments released: reported by the service"]);
     assert_eq!(state(stage.gateway.address, "lost"), "released", "free for the next request");
 }
 
