@@ -53,7 +53,7 @@ impl Answer {
             (_, "in-flight") => Self::InFlight,
             (_, "outcome-unknown") => Self::Unknown,
             (_, "key-mismatch") => Self::Mismatch,
-            // With the same key it is safe to ask again after any of these: that is the promise.
+            // With the same key it is safe to ask again after any of these: that is the guarantee.
             (
                 StatusCode::BAD_GATEWAY
                 | StatusCode::SERVICE_UNAVAILABLE

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use justonce_testkit::history::OffenceKind::{
     AfterReplay, Disorder, Forgotten, Invented, Surprise, Twice, TwoOutcomes,
 };
-use justonce_testkit::history::{self, History, OffenceKind, Promise};
+use justonce_testkit::history::{self, History, OffenceKind, Guarantee};
 
 use crate::seen::Seen;
 
@@ -55,7 +55,7 @@ impl Check {
 /// Judges a history, with the ledger's charges by key: no operation may take effect twice, none
 /// that was acknowledged may be lost, and each has one outcome.
 pub(crate) fn judge(seen: &[Seen], charges: &BTreeMap<String, u64>, history: &History) -> Verdict {
-    let offences = history::judge(history, Promise::AtMostOnce).offences;
+    let offences = history::judge(history, Guarantee::AtMostOnce).offences;
     let committed = |key: &str, kinds: &[OffenceKind]| {
         offences.iter().any(|one| one.operation == key && kinds.contains(&one.kind))
     };

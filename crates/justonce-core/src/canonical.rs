@@ -203,7 +203,7 @@ impl<'a> Reader<'a> {
             }
         }
         let end = self.at + length + 2;
-        // It vouches for the escapes.
+        // Valid escapes are what serde_json accepts.
         let text = serde_json::from_str::<String>(self.text.get(self.at..end)?).ok()?;
         let written = serde_json::to_string(&text).ok()?;
         self.write_instead(&written, end)?;

@@ -89,7 +89,7 @@ where
     }
 }
 
-/// A clock that moves only when told to, for tests. Clones share the same hands.
+/// A clock that moves only by calls, for tests. Clones show the same time.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 
@@ -100,12 +100,12 @@ impl ManualClock {
         Self(Arc::new(AtomicU64::new(start.as_millis())))
     }
 
-    /// Moves the hands forward.
+    /// Moves the time forward.
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(millis_up(by), Ordering::SeqCst);
     }
 
-    /// Sets the hands, also backwards: clocks do that.
+    /// Sets the time, also back: clocks of machines are corrected.
     pub fn set(&self, to: Timestamp) {
         self.0.store(to.as_millis(), Ordering::SeqCst);
     }

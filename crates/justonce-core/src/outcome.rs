@@ -164,8 +164,8 @@ impl OutcomeBuilder {
         self
     }
 
-    /// Makes room for this many headers, and no more: outcomes are kept for long.
-    pub fn room_for_headers(mut self, count: usize) -> Self {
+    /// Reserves memory for this many headers, and no more: outcomes are kept for long.
+    pub fn reserve_headers(mut self, count: usize) -> Self {
         self.parts.headers.reserve_exact(count);
         self
     }

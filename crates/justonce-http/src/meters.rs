@@ -164,18 +164,18 @@ impl Observer for Calls {
         self.count(seen.call, seen.result.unwrap_or(ERROR), seen.elapsed.as_secs_f64());
     }
 
-    fn became_unknown(&self, told: &BecameUnknown) {
+    fn became_unknown(&self, event: &BecameUnknown) {
         // Operations that are no requests have no route: sagas, for example.
-        let route = told.scope.as_ref().and_then(|scope| scope.part("route"));
-        unknown(route.as_deref().unwrap_or_default(), told.reason).increment(1);
+        let route = event.scope.as_ref().and_then(|scope| scope.part("route"));
+        unknown(route.as_deref().unwrap_or_default(), event.reason).increment(1);
         tracing::warn!(
             target: "justonce::unknown",
             route = route.as_deref(),
-            record = %told.id,
-            key = told.key.as_ref().map(tracing::field::debug),
-            owner = told.owner.as_ref().map(|owner| owner.as_str()),
-            reason = told.reason.as_str(),
-            cause = told.cause.as_ref().map(|cause| cause.as_str()),
+            record = %event.id,
+            key = event.key.as_ref().map(tracing::field::debug),
+            owner = event.owner.as_ref().map(|owner| owner.as_str()),
+            reason = event.reason.as_str(),
+            cause = event.cause.as_ref().map(|cause| cause.as_str()),
             "an operation is unknown"
         );
     }

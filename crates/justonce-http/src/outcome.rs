@@ -132,7 +132,7 @@ pub(crate) fn outcome(
     };
     let mut builder = Outcome::builder()
         .status(status.as_u16())
-        .room_for_headers(stored_headers().count() + trailers().count());
+        .reserve_headers(stored_headers().count() + trailers().count());
     for (name, value) in stored_headers() {
         builder = builder.header(name.as_str(), Bytes::copy_from_slice(value.as_bytes()));
     }

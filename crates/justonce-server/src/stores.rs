@@ -58,11 +58,11 @@ async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<Shared
         }
         StoreUrl::Redis(url) => near(remote(redis(url, settings).await?, settings), settings),
         StoreUrl::Postgres(url) => near(remote(postgres(url, settings).await?, settings), settings),
-        StoreUrl::Tiered { redis, postgres: truth } => {
-            let truth = remote(postgres(truth, settings).await?, settings);
+        StoreUrl::Tiered { redis, postgres: primary } => {
+            let primary = remote(postgres(primary, settings).await?, settings);
             let outcomes = outcomes(redis, settings)
                 .with_context(|| format!("cannot use the cache in {redis}"))?;
-            near(Cached::new(truth, outcomes).observer(counted("redis")), settings)
+            near(Cached::new(primary, outcomes).observer(counted("redis")), settings)
         }
     })
 }

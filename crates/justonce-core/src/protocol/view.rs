@@ -53,7 +53,7 @@ fn ended_retention(record: &Record, now: Timestamp) -> Option<(Timestamp, AfterR
 pub(crate) enum Lapsed {
     /// The next begin takes over.
     Free,
-    /// Nobody does.
+    /// It is not taken over: the operation is unknown.
     Hold(UnknownReason),
 }
 

@@ -194,8 +194,8 @@ impl Line {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        let room = LINE_BYTES.saturating_sub(self.bytes.len());
-        let kept = bytes.get(..room.min(bytes.len())).unwrap_or_default();
+        let free = LINE_BYTES.saturating_sub(self.bytes.len());
+        let kept = bytes.get(..free.min(bytes.len())).unwrap_or_default();
         self.bytes.extend_from_slice(kept);
         self.cut |= kept.len() < bytes.len();
         self.last = bytes.last().copied().or(self.last);

@@ -228,9 +228,9 @@ fn planned<C>(steps: &[(SagaStep<C>, bool)]) -> Result<Vec<PlannedStep>, Invalid
         };
         plan.push(PlannedStep { name: step.name.clone(), group, undo: step.undo.is_some() });
     }
-    let crowd = |group| plan.iter().filter(|step| step.group == group).count();
-    let lonely = plan.iter().find(|step| !step.undo && crowd(step.group) > 1);
-    match lonely {
+    let group_size = |group| plan.iter().filter(|step| step.group == group).count();
+    let without_undo = plan.iter().find(|step| !step.undo && group_size(step.group) > 1);
+    match without_undo {
         Some(step) => Err(InvalidSaga::NoCompensation(step.name.clone())),
         None => Ok(plan),
     }

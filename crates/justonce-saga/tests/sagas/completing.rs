@@ -9,7 +9,7 @@ use justonce_core::{
     Engine, HandlerError, Key, OnLapsed, Operation, Outcome, Policy, Scope, StateName,
 };
 use justonce_saga::{Call, Completer, CompleterSettings, Phases, Round, Saga, SagaStep};
-use justonce_testkit::sagas::{Case, Downstream, Mortal, Told};
+use justonce_testkit::sagas::{Case, Downstream, Mortal, CallReply};
 
 use crate::ground::{Ground, on_every_store};
 use crate::orders::{STEPS, ask, in_order, run};
@@ -152,7 +152,7 @@ async fn the_living_are_left_alone() {
     assert!(total.left >= 1, "it was not even looked at");
     drop(begun);
     let told = downstream.step("reserve", &Key::client("x").unwrap()).await;
-    assert_eq!(told, Told::Ok, "nothing else called it");
+    assert_eq!(told, CallReply::Ok, "nothing else called it");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use justonce_core::{BackOff, Engine, Key, Scope};
 use justonce_saga::{Call, Saga, SagaEnd, SagaError, SagaRan, SagaStep, StepError, Tries};
-use justonce_testkit::sagas::{Downstream, Told};
+use justonce_testkit::sagas::{Downstream, CallReply};
 use serde::{Deserialize, Serialize};
 
 /// What an order knows: which steps have told it that they are done.
@@ -21,11 +21,11 @@ const QUICK: Tries = Tries {
     back_off: BackOff { first: Duration::from_millis(1), max: Duration::from_millis(2) },
 };
 
-pub(crate) fn heard(told: Told) -> Result<(), StepError> {
+pub(crate) fn heard(told: CallReply) -> Result<(), StepError> {
     match told {
-        Told::Ok => Ok(()),
-        Told::Refused => Err(StepError::permanent("refused")),
-        Told::NoAnswer => Err(StepError::passing("no answer")),
+        CallReply::Ok => Ok(()),
+        CallReply::Refused => Err(StepError::permanent("refused")),
+        CallReply::NoAnswer => Err(StepError::passing("no answer")),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use justonce_core::{Engine, HandlerError, Key, OnLapsed, Operation, Outcome, Policy, Scope};
 use justonce_saga::Phases;
-use justonce_testkit::sagas::{Act, Case, Downstream, Told, rehearse};
+use justonce_testkit::sagas::{Act, Case, Downstream, CallReply, rehearse};
 
 use crate::ground::{Ground, on_every_store};
 use crate::orders::{STEPS, ask, beside, in_order};
@@ -44,8 +44,8 @@ async fn phases(ground: Ground) {
             for (number, step) in STEPS.into_iter().enumerate() {
                 let told: usize = run
                     .phase(step, async |key| match downstream.step(step, &key).await {
-                        Told::Ok => Ok(number),
-                        Told::Refused | Told::NoAnswer => Err(HandlerError::Unknown),
+                        CallReply::Ok => Ok(number),
+                        CallReply::Refused | CallReply::NoAnswer => Err(HandlerError::Unknown),
                     })
                     .await?;
                 assert_eq!(told, number, "the saved result of another phase");

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use super::event::{Event, Reply, RequestId};
 use super::operation::{Operation, Request};
 use super::recorder::History;
-use super::verdict::{Figures, Offence, OffenceKind, Promise, Verdict};
+use super::verdict::{Figures, Offence, OffenceKind, Guarantee, Verdict};
 
-/// Whether a history keeps a promise. It sees what clients and the service saw, and nothing of
+/// Whether a history keeps a guarantee. It sees what clients and the service saw, and nothing of
 /// what lies between them.
 #[must_use]
-pub fn judge(history: &History, promise: Promise) -> Verdict {
+pub fn judge(history: &History, guarantee: Guarantee) -> Verdict {
     let mut court = Court::default();
     let operations = court.sorted(history);
     for (name, operation) in &operations {
-        court.judge(name, operation, promise);
+        court.judge(name, operation, guarantee);
         court.count(operation);
     }
     Verdict { offences: court.offences, figures: court.figures }
@@ -66,10 +66,10 @@ impl Court {
         operations
     }
 
-    fn judge(&mut self, name: &str, operation: &Operation<'_>, promise: Promise) {
-        self.effects(name, operation, promise);
-        self.answers(name, operation, promise);
-        self.memory(name, operation, promise);
+    fn judge(&mut self, name: &str, operation: &Operation<'_>, guarantee: Guarantee) {
+        self.effects(name, operation, guarantee);
+        self.answers(name, operation, guarantee);
+        self.memory(name, operation, guarantee);
         for (_, reply) in operation.requests.iter().filter_map(|request| request.replied) {
             if let Reply::Surprise(what) = reply {
                 self.accuse(name, OffenceKind::Surprise, what.clone());
@@ -78,9 +78,9 @@ impl Court {
     }
 
     /// Not too many, none unasked, none after a replay.
-    fn effects(&mut self, name: &str, operation: &Operation<'_>, promise: Promise) {
+    fn effects(&mut self, name: &str, operation: &Operation<'_>, guarantee: Guarantee) {
         let effects = &operation.effects;
-        if promise == Promise::AtMostOnce && effects.len() > 1 {
+        if guarantee == Guarantee::AtMostOnce && effects.len() > 1 {
             let answers: Vec<_> = effects.iter().map(|(_, answer)| *answer).collect();
             self.accuse(
                 name,
@@ -108,7 +108,7 @@ impl Court {
     }
 
     /// Every answer is one that the service gave, and all clients have the same.
-    fn answers(&mut self, name: &str, operation: &Operation<'_>, promise: Promise) {
+    fn answers(&mut self, name: &str, operation: &Operation<'_>, guarantee: Guarantee) {
         let acknowledgements = operation.acknowledgements();
         for reply in &acknowledgements {
             let given = |(at, answer): &(usize, &str)| *at < reply.at && *answer == reply.answer;
@@ -119,7 +119,7 @@ impl Court {
         }
         // An owner that could not store its outcome may answer, and another may do it again: only
         // where that is excluded must the first answers agree as well.
-        let binding = |replayed: bool| replayed || promise == Promise::AtMostOnce;
+        let binding = |replayed: bool| replayed || guarantee == Guarantee::AtMostOnce;
         let mut binding = acknowledgements.iter().filter(|reply| binding(reply.replayed));
         if let Some(first) = binding.next()
             && let Some(other) = binding.find(|reply| reply.answer != first.answer)
@@ -130,7 +130,7 @@ impl Court {
     }
 
     /// What was acknowledged is found again.
-    fn memory(&mut self, name: &str, operation: &Operation<'_>, promise: Promise) {
+    fn memory(&mut self, name: &str, operation: &Operation<'_>, guarantee: Guarantee) {
         let acknowledgements = operation.acknowledgements();
         if let Some(replay) = acknowledgements.iter().find(|reply| reply.replayed) {
             // It was stored: whoever asks from then on gets it, or hears that it cannot be asked.
@@ -148,7 +148,7 @@ impl Court {
         let found = match reply {
             // Where it may be done again, the stored outcome may be that of a later attempt.
             Reply::Acknowledged { answer, .. } => {
-                promise == Promise::AtLeastOnce || answer == first.answer
+                guarantee == Guarantee::AtLeastOnce || answer == first.answer
             }
             _ => false,
         };

@@ -5,7 +5,7 @@
 //! effect twice, nothing that was acknowledged is lost, and every operation has one outcome.
 //!
 //! ```
-//! use justonce_testkit::history::{Promise, Recorder, Reply, judge};
+//! use justonce_testkit::history::{Guarantee, Recorder, Reply, judge};
 //!
 //! let recorder = Recorder::default();
 //! // A client asks, the service does it, the client hears of it.
@@ -15,11 +15,11 @@
 //! // It asks again and gets the same.
 //! let again = recorder.asked("order-17");
 //! recorder.replied(again, Reply::replay("charged 5"));
-//! assert!(judge(&recorder.history(), Promise::AtMostOnce).is_fine());
+//! assert!(judge(&recorder.history(), Guarantee::AtMostOnce).is_fine());
 //!
 //! // A second charge is an offence, whatever was replied.
 //! recorder.effect("order-17", "charged 5 more");
-//! assert!(!judge(&recorder.history(), Promise::AtMostOnce).is_fine());
+//! assert!(!judge(&recorder.history(), Guarantee::AtMostOnce).is_fine());
 //! ```
 
 mod event;
@@ -33,4 +33,4 @@ mod verdict;
 pub use event::{Event, Reply, RequestId};
 pub use judge::judge;
 pub use recorder::{History, Recorder, Tally};
-pub use verdict::{Figures, Offence, OffenceKind, Promise, Verdict};
+pub use verdict::{Figures, Offence, OffenceKind, Guarantee, Verdict};

@@ -3,8 +3,8 @@
 use super::OffenceKind::{
     AfterReplay, Disorder, Forgotten, Invented, Surprise, Twice, TwoOutcomes, Unasked,
 };
-use super::Promise::{AtLeastOnce, AtMostOnce};
-use super::{Figures, History, OffenceKind, Promise, Recorder, Reply, RequestId, judge};
+use super::Guarantee::{AtLeastOnce, AtMostOnce};
+use super::{Figures, History, OffenceKind, Guarantee, Recorder, Reply, RequestId, judge};
 
 /// What happens to the one operation of a story.
 enum Act {
@@ -30,8 +30,8 @@ fn told(story: Vec<Act>) -> History {
     history
 }
 
-fn offences(story: Vec<Act>, promise: Promise) -> Vec<OffenceKind> {
-    let verdict = judge(&told(story), promise);
+fn offences(story: Vec<Act>, guarantee: Guarantee) -> Vec<OffenceKind> {
+    let verdict = judge(&told(story), guarantee);
     assert_eq!(verdict.is_fine(), verdict.offences.is_empty());
     verdict.offences.into_iter().map(|offence| offence.kind).collect()
 }
@@ -41,7 +41,7 @@ fn fine(name: &str, story: fn() -> Vec<Act>) {
     assert_eq!(offences(story(), AtLeastOnce), [], "{name}, at least once");
 }
 
-/// Refused under both promises for the same reason.
+/// Refused under both guarantees for the same reason.
 fn refused(name: &str, kinds: &[OffenceKind], story: fn() -> Vec<Act>) {
     assert_eq!(offences(story(), AtMostOnce), kinds, "{name}, at most once");
     assert_eq!(offences(story(), AtLeastOnce), kinds, "{name}, at least once");

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// What was promised.
+/// What a policy guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Promise {
-    /// An operation takes effect once or, if its owner's fate is unknown, perhaps never: `hold`.
+pub enum Guarantee {
+    /// An operation takes effect once or, if it became unknown, perhaps never: `hold`.
     AtMostOnce,
-    /// An operation that was begun takes effect, perhaps again if an owner's fate is unknown:
+    /// An operation that was begun takes effect, perhaps again if its owner stopped:
     /// `rerun`. Once its outcome has been replayed, never again.
     AtLeastOnce,
 }
@@ -74,7 +74,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the promise was kept.
+    /// Whether the guarantee was kept.
     #[must_use]
     pub const fn is_fine(&self) -> bool {
         self.offences.is_empty()

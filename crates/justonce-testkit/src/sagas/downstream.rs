@@ -15,7 +15,7 @@ const UNDO_FAILS: u32 = 3;
 /// What a call hears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a call may have failed"]
-pub enum Told {
+pub enum CallReply {
     /// It has taken effect.
     Ok,
     /// It is refused for good; it did not take effect.
@@ -74,21 +74,21 @@ impl Downstream {
 
     /// A step takes effect, unless the case says otherwise. A repetition takes no effect, and hears
     /// the same.
-    pub async fn step(&self, step: &str, key: &Key) -> Told {
+    pub async fn step(&self, step: &str, key: &Key) -> CallReply {
         let refused = self.0.case.refused.as_deref() == Some(step);
         if refused {
-            return Told::Refused;
+            return CallReply::Refused;
         }
         self.call(step, Act::Step, || self.have_effect(step, key)).await
     }
 
     /// A step is undone: the one with this key. `key` is that of the compensation. A step that
     /// never came is refused from now on.
-    pub async fn undo(&self, step: &str, step_key: &Key, key: &Key) -> Told {
+    pub async fn undo(&self, step: &str, step_key: &Key, key: &Key) -> CallReply {
         self.call(step, Act::Undo, || self.have_undone(step, step_key, key)).await
     }
 
-    async fn call(&self, step: &str, act: Act, effect: impl Fn() -> Told) -> Told {
+    async fn call(&self, step: &str, act: Act, effect: impl Fn() -> CallReply) -> CallReply {
         let tries = {
             let mut ledger = self.ledger();
             let tries = ledger.calls.entry((step.to_owned(), act)).or_default();
@@ -100,15 +100,15 @@ impl Downstream {
         let first = tries == 1;
         let fails = act == Act::Step || tries <= UNDO_FAILS;
         match case.trouble {
-            Trouble::Refused if hit => Told::Refused,
+            Trouble::Refused if hit => CallReply::Refused,
             Trouble::ReplyLost if hit && first => {
                 let _lost = effect();
-                Told::NoAnswer
+                CallReply::NoAnswer
             }
-            Trouble::NeverArrives if hit && fails => Told::NoAnswer,
+            Trouble::NeverArrives if hit && fails => CallReply::NoAnswer,
             Trouble::NeverHeard if hit && fails => {
                 let _lost = effect();
-                Told::NoAnswer
+                CallReply::NoAnswer
             }
             Trouble::Repeated if hit => {
                 let _first = effect();
@@ -123,18 +123,18 @@ impl Downstream {
         }
     }
 
-    fn have_effect(&self, step: &str, key: &Key) -> Told {
+    fn have_effect(&self, step: &str, key: &Key) -> CallReply {
         let mut ledger = self.ledger();
         let new = Effect { step: step.to_owned(), done: 0, undone: None, undone_times: 0 };
         let effect = ledger.effects.entry(key.clone()).or_insert(new);
         if effect.undone.is_some() {
-            return Told::Refused;
+            return CallReply::Refused;
         }
         effect.done = 1;
-        Told::Ok
+        CallReply::Ok
     }
 
-    fn have_undone(&self, step: &str, step_key: &Key, key: &Key) -> Told {
+    fn have_undone(&self, step: &str, step_key: &Key, key: &Key) -> CallReply {
         let mut ledger = self.ledger();
         let new = Effect { step: step.to_owned(), done: 0, undone: None, undone_times: 0 };
         let effect = ledger.effects.entry(step_key.clone()).or_insert(new);
@@ -142,11 +142,11 @@ impl Downstream {
             effect.undone = Some(key.clone());
             effect.undone_times += 1;
         }
-        Told::Ok
+        CallReply::Ok
     }
 
     /// The process dies here: nothing of it reaches the store any more.
-    async fn die(&self) -> Told {
+    async fn die(&self) -> CallReply {
         self.ledger().has_died = true;
         self.0.alive.lock().unwrap_or_else(PoisonError::into_inner).store(false, Ordering::Release);
         self.0.died.notify_one();

@@ -11,7 +11,7 @@
 //! use justonce_core::{
 //!     HandlerError, Key, ManualClock, OnLapsed, Operation, Outcome, Policy, Scope,
 //! };
-//! use justonce_testkit::sagas::{Act, Case, Told, rehearse};
+//! use justonce_testkit::sagas::{Act, Case, CallReply, rehearse};
 //! use std::sync::Arc;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -27,8 +27,8 @@
 //!     let operation = Operation::without_fingerprint(Scope::global(), key).with_policy(policy);
 //!     let ran = engine.run(&operation, async |context| {
 //!         match downstream.step("charge", &context.child_key("charge")).await {
-//!             Told::Ok => Ok(Outcome::empty()),
-//!             Told::Refused | Told::NoAnswer => Err(HandlerError::Unknown),
+//!             CallReply::Ok => Ok(Outcome::empty()),
+//!             CallReply::Refused | CallReply::NoAnswer => Err(HandlerError::Unknown),
 //!         }
 //!     });
 //!     ran.await.ok()?.outcome().map(|_| true)
@@ -44,6 +44,6 @@ mod mortal;
 mod rehearsal;
 
 pub use case::{Act, Case, Trouble};
-pub use downstream::{Downstream, Told};
+pub use downstream::{Downstream, CallReply};
 pub use mortal::Mortal;
 pub use rehearsal::{Deviated, rehearse};

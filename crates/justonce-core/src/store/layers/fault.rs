@@ -13,7 +13,7 @@ use crate::store::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored,
 /// What to do to one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Happened, reported: the step is left alone.
+    /// Happened, reported: nothing is done to the step.
     None,
     /// Did not happen, and the error says so.
     NotApplied,

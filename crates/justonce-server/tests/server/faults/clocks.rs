@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use justonce_testkit::history::{Promise, Reply, judge};
+use justonce_testkit::history::{Guarantee, Reply, judge};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::faults::client::Heard;
@@ -117,7 +117,7 @@ async fn by_the_stores_clock(store: Store) {
     let stage = Stage::with(&store.url(), SETTINGS, changes).await;
     clocks_are_wrong(&stage).await;
     tokio::join!(lease(&stage, FAST, SLOW), lease(&stage, SLOW, FAST));
-    let verdict = judge(&stage.recorder.history(), Promise::AtMostOnce);
+    let verdict = judge(&stage.recorder.history(), Guarantee::AtMostOnce);
     assert!(verdict.is_fine(), "{verdict}");
     assert_eq!((verdict.figures.operations, verdict.figures.effects), (3, 3), "{verdict}");
     tokio::join!(retention(&stage, FAST, SLOW), retention(&stage, SLOW, FAST));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use justonce_testkit::history::{Promise, Reply};
+use justonce_testkit::history::{Guarantee, Reply};
 use nix::sys::signal::Signal;
 use tokio::task::JoinHandle;
 
@@ -53,7 +53,7 @@ async fn rerun(store: Store) {
         let replay = stage.client(gateway).ask("k", 0).await;
         assert_eq!(replay.reply, Reply::replay("effect 1 of k"));
     }
-    let figures = stage.verdict(Promise::AtLeastOnce).await.figures;
+    let figures = stage.verdict(Guarantee::AtLeastOnce).await.figures;
     assert_eq!((figures.operations, figures.effects), (1, 2));
 }
 
@@ -72,7 +72,7 @@ async fn hold(store: Store) {
         let replay = stage.client(gateway).ask("k", 0).await;
         assert_eq!(replay.reply, Reply::replay("effect 0 of k"));
     }
-    let figures = stage.verdict(Promise::AtMostOnce).await.figures;
+    let figures = stage.verdict(Guarantee::AtMostOnce).await.figures;
     assert_eq!((figures.operations, figures.effects), (1, 1));
 }
 

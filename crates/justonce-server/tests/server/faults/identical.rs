@@ -1,6 +1,6 @@
 //! A thousand identical requests, spread over gateways: one execution.
 
-use justonce_testkit::history::{Promise, Reply};
+use justonce_testkit::history::{Guarantee, Reply};
 use tokio::task::JoinSet;
 
 use crate::faults::stage::Stage;
@@ -43,7 +43,7 @@ async fn one_execution(store: Store) {
         crowd(&stage, gateways).await;
     }
     store.drop_cache();
-    let figures = stage.verdict(Promise::AtMostOnce).await.figures;
+    let figures = stage.verdict(Guarantee::AtMostOnce).await.figures;
     assert_eq!((figures.operations, figures.effects, figures.acknowledged), (2, 2, 2));
 }
 

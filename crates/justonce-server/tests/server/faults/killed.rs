@@ -1,7 +1,7 @@
 //! The store is killed under load and comes back: 503 meanwhile, and then all goes on by itself.
 
 use justonce_testbed::RedisServer;
-use justonce_testkit::history::{OffenceKind, Promise, judge};
+use justonce_testkit::history::{OffenceKind, Guarantee, judge};
 
 use crate::faults::load::audit;
 use crate::faults::stage::Stage;
@@ -22,7 +22,7 @@ async fn survives(mut store: Store) {
     }
     load.stop().await;
     store.drop_cache();
-    let figures = stage.verdict(Promise::AtMostOnce).await.figures;
+    let figures = stage.verdict(Guarantee::AtMostOnce).await.figures;
     // Every gateway lives, so every owner says in the end what it did.
     assert_eq!(figures.unknown, 0, "{figures:?}");
     assert_eq!(figures.acknowledged, figures.effects, "{figures:?}");
@@ -55,7 +55,7 @@ async fn a_store_that_forgets_is_noticed() {
     server.kill();
     server.restart().unwrap();
     audit(&stage.addresses(), &stage.recorder).await;
-    let verdict = judge(&stage.recorder.history(), Promise::AtMostOnce);
+    let verdict = judge(&stage.recorder.history(), Guarantee::AtMostOnce);
     for kind in [OffenceKind::Twice, OffenceKind::TwoOutcomes, OffenceKind::Forgotten] {
         let noticed = verdict.offences.iter().filter(|offence| offence.kind == kind).count() as u64;
         assert!(noticed >= WORK, "{kind:?}: {verdict}");
@@ -79,7 +79,7 @@ async fn redis_killed_in_front_of_postgres_under_load() {
     redis.resume().unwrap();
     stage.works(WORK).await;
     load.stop().await;
-    let figures = stage.verdict(Promise::AtMostOnce).await.figures;
+    let figures = stage.verdict(Guarantee::AtMostOnce).await.figures;
     assert_eq!(figures.acknowledged, figures.effects, "{figures:?}");
     assert_eq!(stage.tally().unavailable, 0, "nobody was refused");
 }

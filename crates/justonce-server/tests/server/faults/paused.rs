@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use justonce_testkit::history::Promise;
+use justonce_testkit::history::Guarantee;
 
 use crate::faults::stage::Stage;
 use crate::faults::store::Store;
@@ -32,13 +32,13 @@ async fn stands_still(store: &Store, on_lapsed: &str) -> Stage {
 
 async fn under_hold(store: Store) {
     let stage = stands_still(&store, "hold").await;
-    let figures = stage.verdict(Promise::AtMostOnce).await.figures;
+    let figures = stage.verdict(Guarantee::AtMostOnce).await.figures;
     assert!(figures.acknowledged >= 2 * WORK, "{figures:?}");
 }
 
 async fn under_rerun(store: Store) {
     let stage = stands_still(&store, "rerun").await;
-    let figures = stage.verdict(Promise::AtLeastOnce).await.figures;
+    let figures = stage.verdict(Guarantee::AtLeastOnce).await.figures;
     assert_eq!(figures.unknown, 0, "{figures:?}");
     assert_eq!(figures.acknowledged, figures.operations, "{figures:?}");
 }

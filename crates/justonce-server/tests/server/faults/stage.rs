@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use justonce_testkit::history::{Promise, Recorder, Tally, Verdict, judge};
+use justonce_testkit::history::{Guarantee, Recorder, Tally, Verdict, judge};
 use nix::sys::signal::Signal;
 use tokio::task::block_in_place;
 use tokio::time::timeout;
@@ -98,9 +98,9 @@ impl Stage {
     }
 
     /// Asks for everything again, and reads the whole history.
-    pub(crate) async fn verdict(&self, promise: Promise) -> Verdict {
+    pub(crate) async fn verdict(&self, guarantee: Guarantee) -> Verdict {
         audit(&self.addresses(), &self.recorder).await;
-        let verdict = judge(&self.recorder.history(), promise);
+        let verdict = judge(&self.recorder.history(), guarantee);
         println!("{verdict}\n{:?}", self.tally());
         assert!(verdict.is_fine(), "{verdict}");
         assert_eq!(verdict.figures.open, 0, "operations that never came to an end: {verdict}");
@@ -109,7 +109,7 @@ impl Stage {
 
     /// Reads the whole history: every owner has said what it did, and each effect is acknowledged.
     pub(crate) async fn all_done_once(&self) {
-        let figures = self.verdict(Promise::AtMostOnce).await.figures;
+        let figures = self.verdict(Guarantee::AtMostOnce).await.figures;
         assert_eq!(figures.unknown, 0, "{figures:?}");
         assert_eq!(figures.acknowledged, figures.effects, "{figures:?}");
     }

@@ -31,7 +31,7 @@ const ROUNDING: Duration = Duration::from_millis(3);
 /// A store with a cache in front. The store decides; duplicates of operations that are completed
 /// or failed for good are answered by the cache, with the answer that the store would give.
 ///
-/// The cache learns what the store tells: the outcome of a settled operation to a begin or a peek,
+/// The cache learns what the store answers: the outcome of a settled operation to a begin or a peek,
 /// and the outcomes of operations that are begun and completed through here. It is asked before
 /// each begin and peek; a cache that fails, or does not answer within [`CACHE_WAIT`], is left
 /// alone for [`CACHE_PAUSE`](super::CACHE_PAUSE), and the store answers alone.
@@ -130,8 +130,8 @@ impl<S: Records, C: OutcomeCache> Cached<S, C> {
     ///
     /// If the cache cannot be reached, what it has is answered until its age is over.
     pub async fn forget(&self, id: &RecordId) {
-        // Tried however ill the cache is: it may be well enough by now, and this matters. The
-        // observer has seen a failure, and nothing more can be done.
+        // Tried also right after a failure: the cache may work again, and this matters. The observer
+        // has seen a failure, and nothing more can be done.
         let _ = self.call(self.cache.forget(id)).await;
     }
 
@@ -228,7 +228,7 @@ impl<S: Records, C: OutcomeCache> Cached<S, C> {
     /// Tells the cache, unless it failed since it was asked.
     async fn keep(&self, id: &RecordId, kept: CachedOutcome, permit: PutPermit) {
         let left = kept.left.saturating_sub(self.rounding);
-        if !left.is_zero() && self.health.is_well() {
+        if !left.is_zero() && self.health.works() {
             // The observer has seen a failure: then the next duplicate asks the store.
             let _ = self.call(self.cache.put(id, &CachedOutcome { left, ..kept }, permit)).await;
         }
@@ -238,7 +238,7 @@ impl<S: Records, C: OutcomeCache> Cached<S, C> {
     async fn call<T>(&self, call: impl Future<Output = StoreResult<T>>) -> Option<T> {
         match within(self.wait, call).await {
             Ok(value) => {
-                self.health.went_well();
+                self.health.succeeded();
                 Some(value)
             }
             Err(error) => {

@@ -1,16 +1,16 @@
-//! Whether a cache is worth asking: after a failure it is left alone for a while.
+//! Whether a cache is worth asking: after a failure it is skipped for a while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Clock, Timestamp};
 
-/// How long a cache is left alone after it failed: long enough that a dead one costs next to
+/// How long a cache is skipped after it failed: long enough that a dead one costs next to
 /// nothing, short enough that one that came back is soon of use.
 pub const CACHE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The mark of a cache that works.
-const WELL: u64 = 0;
+const WORKS: u64 = 0;
 
 /// When a cache that failed may be tried again.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Health {
     /// Whether the cache may be asked. Of all who come after the pause one tries for the others.
     pub(super) fn admits(&self, clock: &dyn Clock) -> bool {
         let again_at = self.again_at.load(Ordering::Relaxed);
-        if again_at == WELL {
+        if again_at == WORKS {
             return true;
         }
         let now = clock.now();
@@ -32,16 +32,16 @@ impl Health {
             && self.again_at.compare_exchange(again_at, next, relaxed, relaxed).is_ok()
     }
 
-    /// Whether the last call went well.
-    pub(super) fn is_well(&self) -> bool {
-        self.again_at.load(Ordering::Relaxed) == WELL
+    /// Whether the last call succeeded.
+    pub(super) fn works(&self) -> bool {
+        self.again_at.load(Ordering::Relaxed) == WORKS
     }
 
-    /// A call went well.
-    pub(super) fn went_well(&self) {
+    /// A call succeeded.
+    pub(super) fn succeeded(&self) {
         // The common case writes nothing that other cores would have to hear of.
-        if !self.is_well() {
-            self.again_at.store(WELL, Ordering::Relaxed);
+        if !self.works() {
+            self.again_at.store(WORKS, Ordering::Relaxed);
         }
     }
 
@@ -68,8 +68,8 @@ mod tests {
         assert!(!health.admits(&clock), "it has just failed");
         clock.advance(CACHE_PAUSE);
         assert!(health.admits(&clock), "the pause is over");
-        assert!(!health.admits(&clock), "somebody is trying");
-        health.went_well();
+        assert!(!health.admits(&clock), "one call is trying");
+        health.succeeded();
         assert!(health.admits(&clock) && health.admits(&clock));
     }
 
@@ -80,6 +80,6 @@ mod tests {
         clock.advance(CACHE_PAUSE);
         assert!(health.admits(&clock));
         clock.advance(CACHE_PAUSE);
-        assert!(health.admits(&clock) && !health.is_well());
+        assert!(health.admits(&clock) && !health.works());
     }
 }

@@ -20,7 +20,7 @@ pub trait OutcomeCache: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the cache cannot be read. It is then left alone for a while.
+    /// If the cache cannot be read. It is then skipped for a while.
     fn get(
         &self,
         id: &RecordId,
@@ -33,7 +33,7 @@ pub trait OutcomeCache: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the cache cannot be written. It is then left alone for a while.
+    /// If the cache cannot be written. It is then skipped for a while.
     fn put(
         &self,
         id: &RecordId,
@@ -55,7 +55,7 @@ pub struct CachedOutcome {
     /// A fingerprint that agrees with that of the record. It need not be the record's own, so it
     /// says nothing about any other fingerprint.
     pub fingerprint: Fingerprint,
-    /// The reply.
+    /// The outcome.
     pub outcome: Outcome,
     /// Whether the operation failed for good.
     pub failed: bool,
@@ -74,7 +74,7 @@ pub enum Lookup {
     Nothing(PutPermit),
 }
 
-/// The right to put an outcome that the store tells after the cache was asked.
+/// The right to put an outcome that the store answers after the cache was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PutPermit {
     /// A moment on the cache's clock, before the store was asked.
@@ -122,7 +122,7 @@ pub enum CacheEvent<'a> {
     Hit,
     /// It had nothing, and the store was asked.
     Missed,
-    /// It was left alone because it had failed shortly before.
+    /// It was skipped because it had failed shortly before.
     Skipped,
     /// It failed, or did not answer in time.
     Failed(&'a StoreError),
