@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use justonce_testkit::history::OffenceKind::{
     AfterReplay, Disorder, Forgotten, Invented, Surprise, Twice, TwoOutcomes,
 };
-use justonce_testkit::history::{self, History, OffenceKind, Guarantee};
+use justonce_testkit::history::{self, Guarantee, History, OffenceKind};
 
 use crate::seen::Seen;
 

@@ -40,7 +40,7 @@ pub struct Client {
 
 /// A response: its value, and the JSON it was read from.
 #[derive(Clone, Debug)]
-pub struct Reply<T> {
+pub struct ApiResponse<T> {
     /// The value.
     pub value: T,
     /// The JSON, with fields that a newer gateway may have added.
@@ -98,12 +98,16 @@ impl Client {
     }
 
     /// A page of records.
-    pub async fn keys(&self, filter: &KeyFilter) -> Result<Reply<KeyPage>, ClientError> {
+    pub async fn keys(&self, filter: &KeyFilter) -> Result<ApiResponse<KeyPage>, ClientError> {
         self.get("/keys", filter).await
     }
 
     /// A record, by its id or at least the first 8 digits of it.
-    pub async fn key(&self, id: &str, contents: bool) -> Result<Reply<KeyDetail>, ClientError> {
+    pub async fn key(
+        &self,
+        id: &str,
+        contents: bool,
+    ) -> Result<ApiResponse<KeyDetail>, ClientError> {
         self.get(&format!("/keys/{}", segment(id)), &ShowQuery { contents }).await
     }
 
@@ -113,7 +117,7 @@ impl Client {
         id: &str,
         how: Resolution,
         request: &ResolveRequest,
-    ) -> Result<Reply<ResolveResponse>, ClientError> {
+    ) -> Result<ApiResponse<ResolveResponse>, ClientError> {
         let id = self.whole_id(id).await?;
         self.post(&format!("/keys/{id}/{}", how.as_str()), request).await
     }
@@ -124,18 +128,22 @@ impl Client {
         id: &str,
         how: Removal,
         request: &RemoveRequest,
-    ) -> Result<Reply<RemoveResponse>, ClientError> {
+    ) -> Result<ApiResponse<RemoveResponse>, ClientError> {
         let id = self.whole_id(id).await?;
         self.post(&format!("/keys/{id}/{}", how.as_str()), request).await
     }
 
     /// A page of sagas.
-    pub async fn sagas(&self, filter: &SagaFilter) -> Result<Reply<SagaPage>, ClientError> {
+    pub async fn sagas(&self, filter: &SagaFilter) -> Result<ApiResponse<SagaPage>, ClientError> {
         self.get("/sagas", filter).await
     }
 
     /// A saga, by the id of its record or at least the first 8 digits of it.
-    pub async fn saga(&self, id: &str, contents: bool) -> Result<Reply<SagaDetail>, ClientError> {
+    pub async fn saga(
+        &self,
+        id: &str,
+        contents: bool,
+    ) -> Result<ApiResponse<SagaDetail>, ClientError> {
         self.get(&format!("/sagas/{}", segment(id)), &ShowQuery { contents }).await
     }
 
@@ -144,7 +152,7 @@ impl Client {
         &self,
         id: &str,
         request: &RetryRequest,
-    ) -> Result<Reply<RetryResponse>, ClientError> {
+    ) -> Result<ApiResponse<RetryResponse>, ClientError> {
         let id = self.whole_id(id).await?;
         self.post(&format!("/sagas/{id}/retry"), request).await
     }
@@ -161,7 +169,7 @@ impl Client {
         &self,
         path: &str,
         query: &impl Serialize,
-    ) -> Result<Reply<T>, ClientError> {
+    ) -> Result<ApiResponse<T>, ClientError> {
         let query = serde_urlencoded::to_string(query).map_err(unexpected)?;
         let path = format!("{path}?{query}");
         reply(self.send(Method::GET, &path, Bytes::new()).await?)
@@ -171,7 +179,7 @@ impl Client {
         &self,
         path: &str,
         request: &impl Serialize,
-    ) -> Result<Reply<T>, ClientError> {
+    ) -> Result<ApiResponse<T>, ClientError> {
         let body = serde_json::to_vec(request).map_err(unexpected)?;
         reply(self.send(Method::POST, path, body.into()).await?)
     }
@@ -252,12 +260,12 @@ fn unexpected(error: impl fmt::Display) -> ClientError {
 
 fn reply<T: DeserializeOwned>(
     (status, json): (StatusCode, Bytes),
-) -> Result<Reply<T>, ClientError> {
+) -> Result<ApiResponse<T>, ClientError> {
     if status.is_success() {
         let value = serde_json::from_slice(&json).map_err(|error| {
             unexpected(format_args!("this is not a response of an admin API: {error}"))
         })?;
-        return Ok(Reply { value, json });
+        return Ok(ApiResponse { value, json });
     }
     if status == StatusCode::UNAUTHORIZED {
         return Err(ClientError::Unauthorized);

@@ -3,9 +3,9 @@
 use justonce_core::{AfterRetention, OnLapsed};
 
 use super::settings::{
-    BodyMode, Effect, Expected, JsonFields, KeyFormat, KeySettings, KeySource, KeySyntax,
-    PathEscapes, ProbeOutcome, ProbeRule, RouteSettings, ScopePart, Settings, StatusRule, StoreUrl,
-    WhenBusy, WhenStoreDown,
+    BodyMode, Expected, JsonFields, KeyFormat, KeySettings, KeySource, KeySyntax, PathEscapes,
+    ProbeOutcome, ProbeRule, ResponseEffect, RouteSettings, ScopePart, Settings, StatusRule,
+    StoreUrl, WhenBusy, WhenStoreDown,
 };
 use super::warnings::{REFRESHED, is_by_token};
 use super::words::{duration, header, headers, list, size, wrap};
@@ -311,9 +311,9 @@ fn status_words(rules: &[StatusRule]) -> String {
 fn rule_words(rule: &StatusRule) -> String {
     let of = rule.of;
     let then = match rule.then {
-        Effect::Final => "is kept",
-        Effect::NotExecuted => "releases the key",
-        Effect::Unknown => "is unknown",
+        ResponseEffect::Final => "is kept",
+        ResponseEffect::NotExecuted => "releases the key",
+        ResponseEffect::Unknown => "is unknown",
     };
     format!("{of} {then}")
 }

@@ -75,7 +75,7 @@ pub use explain::explain;
 pub use flags::Flags;
 pub use load::{load, parse, parse_with, store_url, variables_of_the_process};
 pub use names::{documented_keys, variable_names};
-pub use report::{ConfigError, Excerpt, Location, Problem};
+pub use report::{ConfigError, Excerpt, Location, Mistake};
 pub use schema::{Reference, json_schema, reference};
 pub use settings::*;
 pub use warnings::{Warning, never_reached, notes, warnings};

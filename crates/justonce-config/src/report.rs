@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::tree::Origin;
 
-/// More problems than this are not shown: the first ones are to be mended first anyway.
+/// More mistakes than this are not shown: the first ones are to be mended first anyway.
 const MAX_SHOWN: usize = 50;
-/// More problems than this are not even kept: each costs a walk through the file.
+/// More mistakes than this are not even kept: each costs a walk through the file.
 const MAX_KEPT: usize = 200;
 /// The most characters of a line that are shown; what is before and behind is left out.
 const MAX_EXCERPT_CHARS: usize = 100;
@@ -19,15 +19,15 @@ const CREDENTIALS: [&str; 3] = ["authorization:", "bearer ", "basic "];
 /// A configuration that was refused: everything that is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    problems: Vec<Problem>,
+    mistakes: Vec<Mistake>,
 }
 
 impl ConfigError {
-    /// What is wrong, in the order of the file; then variables and flags. Of very many problems,
+    /// What is wrong, in the order of the file; then variables and flags. Of very many mistakes,
     /// the first that were found.
     #[must_use]
-    pub fn problems(&self) -> &[Problem] {
-        &self.problems
+    pub fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
     }
 }
 
@@ -35,13 +35,13 @@ impl std::error::Error for ConfigError {}
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, problem) in self.problems.iter().take(MAX_SHOWN).enumerate() {
+        for (at, mistake) in self.mistakes.iter().take(MAX_SHOWN).enumerate() {
             if at > 0 {
                 f.write_str("\n\n")?;
             }
-            problem.fmt(f)?;
+            mistake.fmt(f)?;
         }
-        match self.problems.len().saturating_sub(MAX_SHOWN) {
+        match self.mistakes.len().saturating_sub(MAX_SHOWN) {
             0 => Ok(()),
             more => write!(f, "\n\nand {more} more"),
         }
@@ -50,7 +50,7 @@ impl fmt::Display for ConfigError {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct Mistake {
     /// Where.
     pub location: Location,
     /// What.
@@ -91,7 +91,7 @@ pub struct Excerpt {
     width: usize,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let message = &self.message;
         match &self.location {
@@ -119,7 +119,7 @@ impl fmt::Display for Problem {
 #[derive(Debug)]
 pub(super) struct Report {
     file: Option<(Arc<str>, Arc<str>)>,
-    found: Vec<(usize, Problem)>,
+    found: Vec<(usize, Mistake)>,
 }
 
 impl Report {
@@ -136,10 +136,10 @@ impl Report {
         }
         let location = self.location(origin);
         let order = if let Origin::File(span) = origin { span.start } else { usize::MAX };
-        let problem = Problem { location, message, help };
+        let mistake = Mistake { location, message, help };
         // Routes inherit, and would repeat what is wrong with what they inherit.
-        if !self.found.iter().any(|(_, other)| *other == problem) {
-            self.found.push((order, problem));
+        if !self.found.iter().any(|(_, other)| *other == mistake) {
+            self.found.push((order, mistake));
         }
     }
 
@@ -147,7 +147,7 @@ impl Report {
     pub(super) fn whole_file(&mut self, message: String) {
         let name = self.file.as_ref().map(|(name, _)| Arc::clone(name));
         let location = name.map_or(Location::Nowhere, Location::File);
-        self.found.push((0, Problem { location, message, help: None }));
+        self.found.push((0, Mistake { location, message, help: None }));
     }
 
     /// Whether nothing more is kept.
@@ -163,7 +163,7 @@ impl Report {
     /// What was found, in the order of the file.
     pub(super) fn into_error(mut self) -> ConfigError {
         self.found.sort_by_key(|(order, _)| *order);
-        ConfigError { problems: self.found.into_iter().map(|(_, problem)| problem).collect() }
+        ConfigError { mistakes: self.found.into_iter().map(|(_, mistake)| mistake).collect() }
     }
 
     /// The line of a place in the file, from 1.

@@ -9,7 +9,7 @@ use justonce_core::OnLapsed;
 
 use super::covers::Reach;
 use super::settings::{
-    AdminToken, BodyMode, Effect, KeySource, RouteSettings, ScopePart, Settings, StatusSet,
+    AdminToken, BodyMode, KeySource, ResponseEffect, RouteSettings, ScopePart, Settings, StatusSet,
     StoreUrl, WhenStoreDown,
 };
 use super::words::{duration, header};
@@ -222,14 +222,16 @@ fn statuses(route: &RouteSettings) -> Vec<String> {
             StatusSet::Code(code) => code / 100,
         };
         let text = match (class, rule.then) {
-            (2 | 3, Effect::NotExecuted) => "a success is forgotten, its retry executes again",
-            (2 | 3, Effect::Unknown) => "a success is never replayed and must be resolved",
-            (5, Effect::NotExecuted) => {
+            (2 | 3, ResponseEffect::NotExecuted) => {
+                "a success is forgotten, its retry executes again"
+            }
+            (2 | 3, ResponseEffect::Unknown) => "a success is never replayed and must be resolved",
+            (5, ResponseEffect::NotExecuted) => {
                 "what failed after it took effect is executed again by a retry"
             }
             _ => return None,
         };
-        let then = if rule.then == Effect::NotExecuted { "release" } else { "unknown" };
+        let then = if rule.then == ResponseEffect::NotExecuted { "release" } else { "unknown" };
         Some(format!("`store_status`: \"{}\" = \"{then}\": {text}", rule.of))
     });
     rules.collect()

@@ -13,7 +13,7 @@ use crate::headers::OUTCOME;
 /// A service in another process reports it with the header `Idempotency-Outcome`: `final`,
 /// `retryable` or `unknown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Effect {
+pub enum ResponseEffect {
     /// The operation is done: the response is stored and replayed.
     Final,
     /// The operation certainly did not take effect: the key is released.
@@ -31,10 +31,10 @@ pub struct Unframed;
 /// record and logged for operators; callers never see it.
 ///
 /// ```
-/// use justonce_http::{Cause, Effect};
+/// use justonce_http::{Cause, ResponseEffect};
 ///
 /// let mut response = http::Response::new("no answer");
-/// response.extensions_mut().insert(Effect::Unknown);
+/// response.extensions_mut().insert(ResponseEffect::Unknown);
 /// response.extensions_mut().insert(Cause::new("phase=waiting error=reset"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,48 +61,48 @@ pub struct UpstreamName(pub Arc<str>);
 /// The effect that each response status stands for.
 ///
 /// ```
-/// use justonce_http::{Effect, StatusRules};
+/// use justonce_http::{ResponseEffect, StatusRules};
 ///
 /// // The default: 2xx, 3xx and 4xx are final, except those that mean "not now" or "not you"; after
 /// // 5xx the effect is unknown.
 /// let rules = StatusRules::default();
-/// assert_eq!(rules.of(201), Effect::Final);
-/// assert_eq!(rules.of(429), Effect::NotExecuted);
-/// assert_eq!(rules.of(500), Effect::Unknown);
+/// assert_eq!(rules.of(201), ResponseEffect::Final);
+/// assert_eq!(rules.of(429), ResponseEffect::NotExecuted);
+/// assert_eq!(rules.of(500), ResponseEffect::Unknown);
 ///
 /// // Customised: this service rolls back before it answers 5xx, and 404 is temporary.
 /// let rules =
-///     StatusRules::default().class(5, Effect::NotExecuted).code(404, Effect::NotExecuted);
-/// assert_eq!(rules.of(500), Effect::NotExecuted);
+///     StatusRules::default().class(5, ResponseEffect::NotExecuted).code(404, ResponseEffect::NotExecuted);
+/// assert_eq!(rules.of(500), ResponseEffect::NotExecuted);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StatusRules {
-    classes: Vec<(u16, Effect)>,
-    codes: Vec<(u16, Effect)>,
+    classes: Vec<(u16, ResponseEffect)>,
+    codes: Vec<(u16, ResponseEffect)>,
 }
 
 impl StatusRules {
     /// Sets the effect of all statuses of a class: 5 for 5xx.
     #[must_use]
-    pub fn class(mut self, class: u16, effect: Effect) -> Self {
+    pub fn class(mut self, class: u16, effect: ResponseEffect) -> Self {
         self.classes.push((class, effect));
         self
     }
 
     /// Sets the effect of one status. It takes precedence over its class.
     #[must_use]
-    pub fn code(mut self, code: u16, effect: Effect) -> Self {
+    pub fn code(mut self, code: u16, effect: ResponseEffect) -> Self {
         self.codes.push((code, effect));
         self
     }
 
     /// The effect of a status.
     #[must_use]
-    pub fn of(&self, code: u16) -> Effect {
+    pub fn of(&self, code: u16) -> ResponseEffect {
         self.configured(code).unwrap_or_else(|| by_default(code))
     }
 
-    fn configured(&self, code: u16) -> Option<Effect> {
+    fn configured(&self, code: u16) -> Option<ResponseEffect> {
         let code_rule = self.codes.iter().rev().find(|(other, _)| *other == code);
         let class_rule = || self.classes.iter().rev().find(|(class, _)| *class == code / 100);
         code_rule.or_else(class_rule).map(|(_, effect)| *effect)
@@ -113,39 +113,39 @@ impl StatusRules {
         &self,
         status: StatusCode,
         headers: &HeaderMap,
-        reported: Option<Effect>,
-    ) -> Effect {
+        reported: Option<ResponseEffect>,
+    ) -> ResponseEffect {
         if status.is_informational() {
             // The final response was still to come.
-            return Effect::Unknown;
+            return ResponseEffect::Unknown;
         }
         if let Some(effect) = reported.or_else(|| from_header(headers)) {
             return effect;
         }
         let code = status.as_u16();
         let try_later = code == 503 && headers.contains_key(RETRY_AFTER);
-        let default = || if try_later { Effect::NotExecuted } else { by_default(code) };
+        let default = || if try_later { ResponseEffect::NotExecuted } else { by_default(code) };
         self.configured(code).unwrap_or_else(default)
     }
 }
 
-fn from_header(headers: &HeaderMap) -> Option<Effect> {
+fn from_header(headers: &HeaderMap) -> Option<ResponseEffect> {
     let mut lines = headers.get_all(&OUTCOME).into_iter();
     match (lines.next()?.as_bytes(), lines.next()) {
-        (b"final", None) => Some(Effect::Final),
-        (b"retryable", None) => Some(Effect::NotExecuted),
+        (b"final", None) => Some(ResponseEffect::Final),
+        (b"retryable", None) => Some(ResponseEffect::NotExecuted),
         // A value that is not understood does not permit another execution.
-        _ => Some(Effect::Unknown),
+        _ => Some(ResponseEffect::Unknown),
     }
 }
 
 /// "Not you" and "not now" are answered before anything is executed. Of 5xx only "not implemented"
 /// and "version not supported" are final.
-const fn by_default(code: u16) -> Effect {
+const fn by_default(code: u16) -> ResponseEffect {
     match code {
-        401 | 403 | 407 | 408 | 421 | 425 | 429 => Effect::NotExecuted,
-        501 | 505 => Effect::Final,
-        500..=599 => Effect::Unknown,
-        _ => Effect::Final,
+        401 | 403 | 407 | 408 | 421 | 425 | 429 => ResponseEffect::NotExecuted,
+        501 | 505 => ResponseEffect::Final,
+        500..=599 => ResponseEffect::Unknown,
+        _ => ResponseEffect::Final,
     }
 }

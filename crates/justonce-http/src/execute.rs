@@ -16,7 +16,7 @@ use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
 use crate::capture::{BodyStart, Forwarder, PartialBody, read_start};
 use crate::detach::EarlyResponse;
 use crate::disposition::Disposition;
-use crate::effect::{Cause, Effect, Unframed, UpstreamName};
+use crate::effect::{Cause, ResponseEffect, Unframed, UpstreamName};
 use crate::extract::Idempotent;
 use crate::headers::{ATTEMPT, FENCE, KEY, RECORD};
 use crate::key::written;
@@ -40,8 +40,8 @@ pub(crate) struct Execution<S> {
     pub(crate) reservation: Reservation,
 }
 
-/// How the service answered.
-enum Reply<R, E> {
+/// The response of the service.
+enum ServiceResponse<R, E> {
     /// With a whole response, held back until it is stored.
     Whole(Response<ResponseBody<R>>),
     /// With a stream whose beginning has been sent; this has the rest.
@@ -77,10 +77,10 @@ impl<S> Execution<S> {
             let answered = OnceLock::new();
             let call = Call { route: &route, early, answered: &answered };
             let handler = |context| call.handle(context, service, request);
-            let (ran, reply) = shared.engine.execute_with(&operation, claim, handler).await;
-            let (reply, broken) = reply.unzip();
+            let (ran, response) = shared.engine.execute_with(&operation, claim, handler).await;
+            let (response, broken) = response.unzip();
             let disposition = Disposition::of(&ran);
-            let result = conclude(ran, reply, &shared, &route);
+            let result = conclude(ran, response, &shared, &route);
             route.meters.processing.record(start.elapsed().as_secs_f64());
             let response = result.as_ref().and_then(|result| result.as_ref().ok());
             shared.log_request(&route, Some(&operation), disposition, attempt, response);
@@ -119,7 +119,8 @@ struct Call<'a, R, E> {
 }
 
 /// The result for the engine, and the values that it hands through.
-type Handled<R, E> = (Result<Outcome, HandlerError>, (Reply<R, E>, Option<FailureReport>));
+type Handled<R, E> =
+    (Result<Outcome, HandlerError>, (ServiceResponse<R, E>, Option<FailureReport>));
 
 impl<R, E> Call<'_, R, E>
 where
@@ -149,18 +150,18 @@ where
                 let cause = Some("phase=waiting error=the service failed".to_owned());
                 let report =
                     FailureReport { cause, ..FailureReport::default() }.explained(&explainer);
-                return unknown(Reply::Error(error), report);
+                return unknown(ServiceResponse::Error(error), report);
             }
         };
-        let reported = parts.extensions.remove::<Effect>();
+        let reported = parts.extensions.remove::<ResponseEffect>();
         let rule = &self.route.rule;
         let filter = Filter::new(rule, &parts.headers);
         let mut effect = rule.statuses.effect(parts.status, &parts.headers, reported);
-        if parts.extensions.remove::<Unframed>().is_some() && effect == Effect::Final {
+        if parts.extensions.remove::<Unframed>().is_some() && effect == ResponseEffect::Final {
             // A response that may be incomplete must not be replayed.
-            effect = Effect::Unknown;
+            effect = ResponseEffect::Unknown;
         }
-        if effect == Effect::Unknown {
+        if effect == ResponseEffect::Unknown {
             let report = FailureReport::of(&parts, "answered").explained(&explainer);
             let _ = self.answered.set(report);
         }
@@ -173,7 +174,7 @@ where
                     outcome(parts.status, &parts.headers, &filter, &captured, body.trailers())
                 });
                 let response = forwarded(parts, &filter, ResponseBody::whole(body));
-                (result, (Reply::Whole(response), None))
+                (result, (ServiceResponse::Whole(response), None))
             }
             // Boxed, so that responses that are not streamed reserve no memory for it.
             BodyStart::Partial(partial) => {
@@ -182,7 +183,7 @@ where
             BodyStart::Aborted => {
                 let problem = Problem::new(ProblemCode::UpstreamFailed, ABORTED);
                 let report = FailureReport::of(&parts, "reading_body").explained(&explainer);
-                unknown(Reply::Problem(problem), report)
+                unknown(ServiceResponse::Problem(problem), report)
             }
         }
     }
@@ -192,7 +193,7 @@ where
         self,
         parts: Parts,
         partial: PartialBody<R>,
-        (declared, effect): (Option<u64>, Effect),
+        (declared, effect): (Option<u64>, ResponseEffect),
         explainer: Explainer,
     ) -> Handled<R, E> {
         let rule = &self.route.rule;
@@ -207,16 +208,16 @@ where
             let result = engine_result(effect, || {
                 outcome(status, &headers, &filter, &captured, forwarder.trailers())
             });
-            (result, (Reply::Streamed(forwarder), None))
+            (result, (ServiceResponse::Streamed(forwarder), None))
         } else {
-            unknown(Reply::Aborted, report.explained(&explainer))
+            unknown(ServiceResponse::Aborted, report.explained(&explainer))
         }
     }
 }
 
 /// The service was called, and it is unknown whether the operation took effect.
-fn unknown<R, E>(reply: Reply<R, E>, report: FailureReport) -> Handled<R, E> {
-    (Err(HandlerError::Unknown), (reply, Some(report)))
+fn unknown<R, E>(response: ServiceResponse<R, E>, report: FailureReport) -> Handled<R, E> {
+    (Err(HandlerError::Unknown), (response, Some(report)))
 }
 
 /// What operators need to know about a response after which the effect is unknown.
@@ -279,13 +280,13 @@ fn mark<B>(request: &mut Request<B>, context: Context, route: &Route) {
 }
 
 fn engine_result(
-    effect: Effect,
+    effect: ResponseEffect,
     outcome: impl FnOnce() -> Outcome,
 ) -> Result<Outcome, HandlerError> {
     match effect {
-        Effect::Final => Ok(outcome()),
-        Effect::NotExecuted => Err(HandlerError::NotExecuted),
-        Effect::Unknown => Err(HandlerError::Unknown),
+        ResponseEffect::Final => Ok(outcome()),
+        ResponseEffect::NotExecuted => Err(HandlerError::NotExecuted),
+        ResponseEffect::Unknown => Err(HandlerError::Unknown),
     }
 }
 
@@ -307,15 +308,17 @@ fn forwarded<B>(mut parts: Parts, filter: &Filter<'_>, body: B) -> Response<B> {
 /// What the caller gets once the engine has settled the operation; `None` after a stream.
 fn conclude<R, E>(
     ran: Result<Ran, RunError>,
-    reply: Option<Reply<R, E>>,
+    response: Option<ServiceResponse<R, E>>,
     shared: &Shared,
     route: &Route,
 ) -> Option<CallResult<R, E>> {
-    let problem = match (ran, reply) {
-        (_, Some(Reply::Aborted)) => return None,
+    let problem = match (ran, response) {
+        (_, Some(ServiceResponse::Aborted)) => return None,
         // The stored outcome of another attempt counts, not the response to this one: its stream
         // is not finished.
-        (Ok(Ran::Superseded(_) | Ran::Unknown(_)), Some(Reply::Streamed(_))) => return None,
+        (Ok(Ran::Superseded(_) | Ran::Unknown(_)), Some(ServiceResponse::Streamed(_))) => {
+            return None;
+        }
         (Ok(Ran::Superseded(Some(outcome))), _) => {
             return Some(Ok(shared.replay(&outcome, StatusCode::OK, route)));
         }
@@ -324,13 +327,15 @@ fn conclude<R, E>(
         }
         (Ok(Ran::Superseded(None)), _) => Problem::new(ProblemCode::Superseded, SUPERSEDED),
         (Ok(Ran::Unknown(_)), _) => unknown_problem(),
-        (_, Some(Reply::Whole(response))) => return Some(Ok(route.with_lifetime(response))),
-        (_, Some(Reply::Streamed(forwarder))) => {
+        (_, Some(ServiceResponse::Whole(response))) => {
+            return Some(Ok(route.with_lifetime(response)));
+        }
+        (_, Some(ServiceResponse::Streamed(forwarder))) => {
             forwarder.finish();
             return None;
         }
-        (_, Some(Reply::Problem(problem))) => problem,
-        (_, Some(Reply::Error(error))) => return Some(Err(error)),
+        (_, Some(ServiceResponse::Problem(problem))) => problem,
+        (_, Some(ServiceResponse::Error(error))) => return Some(Err(error)),
         (_, None) => {
             Problem::new(ProblemCode::UpstreamFailed, TIMED_OUT).status(StatusCode::GATEWAY_TIMEOUT)
         }

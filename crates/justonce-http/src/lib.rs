@@ -64,7 +64,7 @@ mod well_known;
 
 pub use crate::metrics::describe_metrics;
 pub use body::{BoxError, RequestBody, ResponseBody};
-pub use effect::{Cause, Effect, StatusRules, Unframed, UpstreamName};
+pub use effect::{Cause, ResponseEffect, StatusRules, Unframed, UpstreamName};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]
 pub use extract::NotProtected;

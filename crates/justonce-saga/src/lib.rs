@@ -37,9 +37,9 @@ pub use phases::{
     Journal, MAX_NAME_BYTES, MAX_PHASES, PhaseRun, Phases, PhasesError, ShapeChanged, Within,
 };
 pub use reconcile::{
-    About, BoxError, Disagreement, Effect, EffectPage, Effects, Finding, ReconcileError,
-    ReconcilePosition, ReconcileReport, ReconcileSettings, Reconciler, Remedy, Rules, Seen,
-    compare,
+    About, BookedEffect, BoxError, Disagreement, EffectPage, Effects, Finding, ObservedRecord,
+    ReconcileError, ReconcilePosition, ReconcileReport, ReconcileSettings, Reconciler, Remedy,
+    Rules, compare,
 };
 pub use saga::{
     Call, End, Event, InvalidSaga, Log, LoggedStep, Mark, Next, PlanChanged, PlannedStep, Retried,

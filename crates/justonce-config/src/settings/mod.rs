@@ -21,8 +21,8 @@ mod values;
 pub use gateway::Settings;
 pub(crate) use gateway::settings;
 pub use justonce_http::{
-    BodyMode, Effect, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes, ScopePart,
-    WhenBusy, WhenStoreDown,
+    BodyMode, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes, ResponseEffect,
+    ScopePart, WhenBusy, WhenStoreDown,
 };
 pub use key::{KeyFormat, KeySettings};
 pub use probe::{Expected, ProbeHeader, ProbeOutcome, ProbeRequest, ProbeRule, ProbeSettings};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use justonce_http::Effect;
+use justonce_http::ResponseEffect;
 use serde_json::json;
 
 use crate::invalid::{Invalid, Read};
@@ -15,7 +15,7 @@ pub struct StatusRule {
     /// Which responses.
     pub of: StatusSet,
     /// What becomes of it.
-    pub then: Effect,
+    pub then: ResponseEffect,
 }
 
 /// Which responses a rule is for.
@@ -62,11 +62,11 @@ pub(super) fn statuses() -> Kind<Vec<StatusRule>> {
     Kind::new(schema, read).otherwise(Vec::new())
 }
 
-fn then() -> Kind<Effect> {
+fn then() -> Kind<ResponseEffect> {
     choice(&[
-        ("keep", Effect::Final),
-        ("release", Effect::NotExecuted),
-        ("unknown", Effect::Unknown),
+        ("keep", ResponseEffect::Final),
+        ("release", ResponseEffect::NotExecuted),
+        ("unknown", ResponseEffect::Unknown),
     ])
 }
 

@@ -72,9 +72,9 @@ fn explained(settings: &Settings) -> String {
 fn every_complaint_about_a_file_names_line_and_column() {
     let text = include_str!("fixtures/wrong/values.toml");
     let error = config::parse(text, "values.toml").expect_err("it is wrong");
-    assert!(error.problems().len() > 35, "{}", error.problems().len());
-    for problem in error.problems() {
-        let shown = problem.to_string();
+    assert!(error.mistakes().len() > 35, "{}", error.mistakes().len());
+    for mistake in error.mistakes() {
+        let shown = mistake.to_string();
         let place = shown.strip_prefix("values.toml:").expect("the file's name");
         let numbers = place.splitn(3, ':').take(2).filter(|part| part.parse::<usize>().is_ok());
         assert_eq!(numbers.count(), 2, "{shown}");

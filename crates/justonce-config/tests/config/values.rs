@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Parser;
 use http::HeaderName;
 use justonce_config::{
-    self as config, AdminToken, BodyMode, ConfigError, Effect, Flags, JsonFields, KeyFormat,
-    KeySettings, KeySource, KeySyntax, Location, RouteSettings, ScopePart, ServerUrl, Settings,
+    self as config, AdminToken, BodyMode, ConfigError, Flags, JsonFields, KeyFormat, KeySettings,
+    KeySource, KeySyntax, Location, ResponseEffect, RouteSettings, ScopePart, ServerUrl, Settings,
     StatusRule, StatusSet, StoreUrl, WhenBusy, WhenStoreDown,
 };
 use justonce_core::store::{NEAR_AGE, NEAR_BYTES};
@@ -98,7 +98,10 @@ fn every_kind_of_value_can_be_set_by_variables_and_flags() {
     assert_eq!(route.scope.len(), 2);
     assert_eq!(route.fingerprint.body, BodyMode::Raw);
     assert_eq!(route.drop_headers, ["x-a", "x-b"].map(HeaderName::from_static));
-    let rules = [(StatusSet::Class(5), Effect::Final), (StatusSet::Code(404), Effect::NotExecuted)];
+    let rules = [
+        (StatusSet::Class(5), ResponseEffect::Final),
+        (StatusSet::Code(404), ResponseEffect::NotExecuted),
+    ];
     assert_eq!(route.store_status, rules.map(|(of, then)| StatusRule { of, then }));
     // The table in the flag took the place of the whole table.
     assert_eq!((settings.limits.connections, settings.limits.waiters), (5, 10_000));
@@ -145,7 +148,7 @@ fn without_a_file_the_flags_are_enough() {
     let settings = config::load(&flags(&["--upstream", "http://a:1/"]), &none).unwrap();
     assert_eq!(settings.upstreams, ["http://a:1"]);
     let error = config::load(&flags(&[]), &none).unwrap_err();
-    assert_eq!(error.problems()[0].location, Location::Nowhere);
+    assert_eq!(error.mistakes()[0].location, Location::Nowhere);
     assert!(error.to_string().contains("there is no upstream"));
 }
 
@@ -225,9 +228,9 @@ fn a_route_counts_more_than_the_defaults_entry_by_entry() {
     assert_eq!(
         one.store_status,
         [
-            rule(StatusSet::Class(5), Effect::Unknown),
-            rule(StatusSet::Code(404), Effect::NotExecuted),
-            rule(StatusSet::Code(409), Effect::NotExecuted),
+            rule(StatusSet::Class(5), ResponseEffect::Unknown),
+            rule(StatusSet::Code(404), ResponseEffect::NotExecuted),
+            rule(StatusSet::Code(409), ResponseEffect::NotExecuted),
         ]
     );
     assert_eq!(one.drop_headers, [HeaderName::from_static("x-drop")]);
@@ -311,7 +314,7 @@ fn wrong_addresses_of_stores_are_refused_without_their_passwords() {
     ] {
         let text = format!("{UPSTREAM}store = '{url}'");
         let error = config::parse(&text, "a.toml").unwrap_err();
-        let told = error.problems().iter().map(ToString::to_string).collect::<String>();
+        let told = error.mistakes().iter().map(ToString::to_string).collect::<String>();
         assert!(told.contains(expected), "{url}: {told}");
         assert!(!told.contains("s3cr3t"), "{told}");
     }
@@ -390,7 +393,7 @@ fn huge_files_and_too_many_routes_are_refused() {
     assert!(error.to_string().contains("more than 1000 routes"), "{error}");
     let many: String = (0..100_000).map(|at| format!("a{at} = 1\n")).collect();
     let error = config::parse(&many, "a.toml").unwrap_err();
-    assert_eq!(error.problems().len(), 200);
+    assert_eq!(error.mistakes().len(), 200);
     assert!(error.to_string().ends_with("and 150 more"));
 }
 
@@ -428,7 +431,7 @@ fn nearly() -> impl Strategy<Value = String> {
 fn read_and_show(text: &str) -> usize {
     match config::parse(text, "a.toml") {
         Ok(settings) => config::explain(&settings).len() + config::warnings(&settings).len(),
-        Err(error) => error.to_string().len() + error.problems().len(),
+        Err(error) => error.to_string().len() + error.mistakes().len(),
     }
 }
 

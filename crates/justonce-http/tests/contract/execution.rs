@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::Response;
 use justonce_core::store::Fault;
 use justonce_core::{OnLapsed, RecordId, StateName, UnknownReason};
-use justonce_http::{Effect, Rule, UnknownListener};
+use justonce_http::{ResponseEffect, Rule, UnknownListener};
 use tower::Layer;
 
 use crate::support::bodies;
@@ -96,7 +96,7 @@ fn failing_first(answer: impl Fn() -> Response<Body> + Send + Sync + 'static) ->
     })
 }
 
-fn with_effect(code: u16, effect: Effect) -> Response<Body> {
+fn with_effect(code: u16, effect: ResponseEffect) -> Response<Body> {
     let mut answer = status(code);
     answer.extensions_mut().insert(effect);
     answer
@@ -105,7 +105,7 @@ fn with_effect(code: u16, effect: Effect) -> Response<Body> {
 #[tokio::test]
 async fn h21_a_service_that_was_not_reached_frees_the_key_at_once() {
     let world = World::new();
-    let upstream = failing_first(|| with_effect(502, Effect::NotExecuted));
+    let upstream = failing_first(|| with_effect(502, ResponseEffect::NotExecuted));
     let app = world.app(&upstream);
     let first = send(&app, payment("abc")).await;
     assert_eq!((first.code(), first.text(), first.is_replay()), (502, "502", false));
@@ -121,7 +121,7 @@ async fn h22_a_service_that_failed_after_it_was_reached_is_held_as_unknown() {
     let failures: [(u16, Failure); 4] = [
         (502, || status(502)),
         (504, || status(504)),
-        (502, || with_effect(502, Effect::Unknown)),
+        (502, || with_effect(502, ResponseEffect::Unknown)),
         // It closed the connection in the middle of a short answer.
         (502, || Response::new(bodies::of([bodies::data("ab"), bodies::Piece::Error], Some(9)))),
     ];

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::Response;
 use justonce_core::StateName;
-use justonce_http::{Effect, Rule, StatusRules};
+use justonce_http::{ResponseEffect, Rule, StatusRules};
 
 use crate::support::upstream::{Upstream, status};
 use crate::support::world::{World, payment, send};
@@ -71,13 +71,13 @@ async fn h26_5xx_is_unknown_unless_the_route_says_otherwise() {
         assert_eq!(after(Rule::default(), move || status(code)).await, StateName::Completed);
     }
     for (rule, state) in [
-        (Effect::Final, StateName::Completed),
-        (Effect::NotExecuted, StateName::Absent),
-        (Effect::Unknown, StateName::Unknown),
+        (ResponseEffect::Final, StateName::Completed),
+        (ResponseEffect::NotExecuted, StateName::Absent),
+        (ResponseEffect::Unknown, StateName::Unknown),
     ] {
         let class = Rule::default().statuses(StatusRules::default().class(5, rule));
         assert_eq!(after(class, || status(500)).await, state);
-        let code = StatusRules::default().class(5, Effect::Unknown).code(503, rule);
+        let code = StatusRules::default().class(5, ResponseEffect::Unknown).code(503, rule);
         assert_eq!(after(Rule::default().statuses(code), || status(503)).await, state);
         let code = StatusRules::default().code(404, rule);
         assert_eq!(after(Rule::default().statuses(code), || status(404)).await, state);
@@ -109,16 +109,17 @@ async fn h26_the_service_may_decide() {
         assert_eq!(after(Rule::default(), saying(code, words)).await, state, "{code} {words:?}");
     }
     // What it says counts more than the route's rules.
-    let rule = Rule::default().statuses(StatusRules::default().code(500, Effect::NotExecuted));
+    let rule =
+        Rule::default().statuses(StatusRules::default().code(500, ResponseEffect::NotExecuted));
     assert_eq!(after(rule, saying(500, &["unknown"])).await, StateName::Unknown);
 }
 
 #[tokio::test]
 async fn h26_a_service_in_the_same_process_may_decide_by_an_extension() {
     for (effect, state) in [
-        (Effect::Final, StateName::Completed),
-        (Effect::NotExecuted, StateName::Absent),
-        (Effect::Unknown, StateName::Unknown),
+        (ResponseEffect::Final, StateName::Completed),
+        (ResponseEffect::NotExecuted, StateName::Absent),
+        (ResponseEffect::Unknown, StateName::Unknown),
     ] {
         for code in [201, 429, 500] {
             let answer = move || {

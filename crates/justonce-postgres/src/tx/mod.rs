@@ -31,4 +31,4 @@ mod within;
 pub use driver::{CallersTransaction, Param};
 pub use fence::{StaleFence, fence_of, if_fence_holds};
 pub use transaction::Tx;
-pub use within::{Completion, Seen};
+pub use within::{Completion, Delivery};

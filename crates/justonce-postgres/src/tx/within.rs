@@ -80,7 +80,7 @@ impl PostgresStore {
         subscriber: &str,
         message: &str,
         retention: Duration,
-    ) -> Result<Seen, T::Error> {
+    ) -> Result<Delivery, T::Error> {
         let db = &self.0.db;
         let params = [
             Param::Maybe(db.now()),
@@ -89,18 +89,18 @@ impl PostgresStore {
             Param::Number(millis(retention).max(1)),
         ];
         let first = transaction.query_text(&db.sql.remember_message, &params).await?;
-        Ok(if first == "true" { Seen::FirstTime } else { Seen::Before })
+        Ok(if first == "true" { Delivery::First } else { Delivery::Repeated })
     }
 }
 
 /// Whether a message was processed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a message that was seen before must not be processed again"]
-pub enum Seen {
+pub enum Delivery {
     /// It was not: process it in the same transaction.
-    FirstTime,
+    First,
     /// It was.
-    Before,
+    Repeated,
 }
 
 /// Whether to commit, from the answer of `complete_1`.

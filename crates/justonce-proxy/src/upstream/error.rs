@@ -1,7 +1,7 @@
 //! Failed exchanges, and what they say about the operation.
 
 use http::{HeaderValue, Response, StatusCode, header};
-use justonce_http::Effect;
+use justonce_http::ResponseEffect;
 
 use super::response_body::ProxyBody;
 
@@ -35,17 +35,17 @@ impl ProxyError {
 
     /// What it says about the operation.
     #[must_use]
-    pub fn verdict(self) -> Effect {
+    pub fn effect(self) -> ResponseEffect {
         match self {
-            Self::NotReached => Effect::NotExecuted,
+            Self::NotReached => ResponseEffect::NotExecuted,
             Self::Failed | Self::HeadTooLarge | Self::TimedOut | Self::RequestBroken => {
-                Effect::Unknown
+                ResponseEffect::Unknown
             }
         }
     }
 }
 
-/// The response for a failed exchange. The error and its [`Effect`] are extensions of it.
+/// The response for a failed exchange. The error and its [`ResponseEffect`] are extensions of it.
 #[must_use]
 pub fn error_response(error: ProxyError, detail: &'static str) -> Response<ProxyBody> {
     let mut response = Response::new(ProxyBody::text(detail));
@@ -53,7 +53,7 @@ pub fn error_response(error: ProxyError, detail: &'static str) -> Response<Proxy
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response.extensions_mut().insert(error);
-    response.extensions_mut().insert(error.verdict());
+    response.extensions_mut().insert(error.effect());
     response
 }
 
@@ -64,17 +64,17 @@ mod tests {
     #[test]
     fn only_what_was_not_sent_is_not_executed() {
         let table = [
-            (ProxyError::NotReached, 502, Effect::NotExecuted),
-            (ProxyError::Failed, 502, Effect::Unknown),
-            (ProxyError::HeadTooLarge, 502, Effect::Unknown),
-            (ProxyError::TimedOut, 504, Effect::Unknown),
-            (ProxyError::RequestBroken, 400, Effect::Unknown),
+            (ProxyError::NotReached, 502, ResponseEffect::NotExecuted),
+            (ProxyError::Failed, 502, ResponseEffect::Unknown),
+            (ProxyError::HeadTooLarge, 502, ResponseEffect::Unknown),
+            (ProxyError::TimedOut, 504, ResponseEffect::Unknown),
+            (ProxyError::RequestBroken, 400, ResponseEffect::Unknown),
         ];
-        for (error, status, verdict) in table {
+        for (error, status, effect) in table {
             let response = error_response(error, "why");
             assert_eq!(response.status().as_u16(), status);
             assert_eq!(response.extensions().get(), Some(&error));
-            assert_eq!(response.extensions().get(), Some(&verdict));
+            assert_eq!(response.extensions().get(), Some(&effect));
         }
     }
 }

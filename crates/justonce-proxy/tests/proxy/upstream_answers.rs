@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
-use justonce_http::{Effect, Unframed};
+use justonce_http::{ResponseEffect, Unframed};
 use justonce_proxy::{
     MAX_RESPONSE_HEADERS, Proxy, ProxyBody, ProxyBodyError, ProxyError, ResponseTimeout,
 };
@@ -58,7 +58,7 @@ async fn many_headers_pass_and_too_many_are_named() {
     let upstream = saying(with_headers(MAX_RESPONSE_HEADERS + 1)).await;
     let response = proxy(upstream.address).send(post()).await;
     assert_eq!(response.extensions().get(), Some(&ProxyError::HeadTooLarge));
-    assert_eq!(response.extensions().get(), Some(&Effect::Unknown));
+    assert_eq!(response.extensions().get(), Some(&ResponseEffect::Unknown));
     assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Empty, Full};
-use justonce_http::Effect;
+use justonce_http::ResponseEffect;
 use justonce_proxy::{
     Proxy, ProxyBody, ProxyBodyError, ProxyError, ResponseTimeout, UpstreamAddress,
 };
@@ -26,9 +26,9 @@ fn post(body: &'static str) -> Request<Full<Bytes>> {
 }
 
 #[track_caller]
-fn is_error(response: &Response<ProxyBody>, error: ProxyError, verdict: Effect) {
+fn is_error(response: &Response<ProxyBody>, error: ProxyError, effect: ResponseEffect) {
     assert_eq!(response.extensions().get(), Some(&error));
-    assert_eq!(response.extensions().get(), Some(&verdict));
+    assert_eq!(response.extensions().get(), Some(&effect));
     assert_eq!(response.status(), error.status());
 }
 
@@ -41,7 +41,7 @@ async fn h21_a_refused_connection_is_not_executed() {
     let dead = Dead::new();
     let proxy = proxy(dead.address);
     let response = proxy.send(post("pay")).await;
-    is_error(&response, ProxyError::NotReached, Effect::NotExecuted);
+    is_error(&response, ProxyError::NotReached, ResponseEffect::NotExecuted);
     assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
 }
 
@@ -50,7 +50,7 @@ async fn h21_an_unknown_name_is_not_executed() {
     let nowhere = UpstreamAddress::parse("http://no-such-host.invalid:80").unwrap();
     let proxy = Proxy::new(proxy_settings([nowhere])).unwrap();
     let response = proxy.send(post("pay")).await;
-    is_error(&response, ProxyError::NotReached, Effect::NotExecuted);
+    is_error(&response, ProxyError::NotReached, ResponseEffect::NotExecuted);
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn h21_a_failed_or_endless_tls_handshake_is_not_executed() {
         let mut settings = proxy_settings([address]);
         settings.timeouts.connect = Duration::from_millis(100);
         let response = Proxy::new(settings).unwrap().send(post("pay")).await;
-        is_error(&response, ProxyError::NotReached, Effect::NotExecuted);
+        is_error(&response, ProxyError::NotReached, ResponseEffect::NotExecuted);
     }
 }
 
@@ -90,7 +90,7 @@ async fn h21_no_free_connection_is_not_executed() {
     let hanging = tokio::spawn(async move { other.send(get()).await });
     seen.recv().await.unwrap();
     let response = proxy.send(post("pay")).await;
-    is_error(&response, ProxyError::NotReached, Effect::NotExecuted);
+    is_error(&response, ProxyError::NotReached, ResponseEffect::NotExecuted);
     hanging.abort();
 }
 
@@ -136,7 +136,7 @@ async fn h22_a_connection_lost_after_the_request_is_unknown() {
     .await;
     for upstream in [reset, closed, garbage, half_a_head] {
         let response = proxy(upstream.address).send(post("pay")).await;
-        is_error(&response, ProxyError::Failed, Effect::Unknown);
+        is_error(&response, ProxyError::Failed, ResponseEffect::Unknown);
         assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
     }
 }
@@ -151,13 +151,13 @@ async fn h22_no_answer_in_time_is_unknown() {
     let mut settings = settings(upstream.address);
     settings.timeouts.response = Duration::from_millis(50);
     let response = Proxy::new(settings).unwrap().send(post("pay")).await;
-    is_error(&response, ProxyError::TimedOut, Effect::Unknown);
+    is_error(&response, ProxyError::TimedOut, ResponseEffect::Unknown);
     assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
 
     let mut impatient = post("pay");
     impatient.extensions_mut().insert(ResponseTimeout(Duration::from_millis(50)));
     let response = proxy(upstream.address).send(impatient).await;
-    is_error(&response, ProxyError::TimedOut, Effect::Unknown);
+    is_error(&response, ProxyError::TimedOut, ResponseEffect::Unknown);
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn a_request_that_breaks_off_is_not_the_upstreams_fault() {
             sender.send(Err(std::io::Error::other("gone"))).await.unwrap();
         };
         let (response, ()) = tokio::join!(proxy.send(request), sending);
-        is_error(&response, ProxyError::RequestBroken, Effect::Unknown);
+        is_error(&response, ProxyError::RequestBroken, ResponseEffect::Unknown);
     }
     assert_eq!(proxy.closed_for(), None);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use justonce_http::Effect;
+use justonce_http::ResponseEffect;
 use justonce_proxy::{Proxy, ProxyBody, ProxyError, UpstreamAddress};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -165,7 +165,7 @@ async fn h40_a_request_that_was_read_stays_unknown() {
     answered(&proxy).await;
     let response = timeout(AT_ONCE, proxy.send(post())).await.unwrap();
     assert_eq!(response.extensions().get(), Some(&ProxyError::Failed));
-    assert_eq!(response.extensions().get(), Some(&Effect::Unknown));
+    assert_eq!(response.extensions().get(), Some(&ResponseEffect::Unknown));
     assert_eq!(upstream.connections(), 1);
 }
 

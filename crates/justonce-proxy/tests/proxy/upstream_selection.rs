@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
-use justonce_http::Effect;
+use justonce_http::ResponseEffect;
 use justonce_proxy::{BreakerState, Proxy, ProxyError};
 use tokio::sync::mpsc;
 
@@ -47,7 +47,7 @@ async fn a_dead_upstream_is_left_alone_and_comes_back() {
     let upstream = Upstream::on(dead.listen(), answer_all);
     let response = proxy.send(get()).await;
     assert_eq!(response.extensions().get(), Some(&ProxyError::NotReached));
-    assert_eq!(response.extensions().get(), Some(&Effect::NotExecuted));
+    assert_eq!(response.extensions().get(), Some(&ResponseEffect::NotExecuted));
     assert_eq!(upstream.connections(), 0);
 
     while let Some(wait) = proxy.closed_for() {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use justonce_core::store::Summary;
 use justonce_core::{Fence, RecordId, StateName};
 
-use super::effects::{About, Effect};
+use super::effects::{About, BookedEffect};
 use super::settings::Rules;
 
 /// How a record and the effects disagree.
@@ -54,7 +54,7 @@ impl Disagreement {
 
 /// A record as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedRecord {
     /// The operation.
     pub about: About,
     /// Its state at that time.
@@ -63,7 +63,7 @@ pub struct Seen {
     pub fence: Fence,
 }
 
-impl From<Summary> for Seen {
+impl From<Summary> for ObservedRecord {
     fn from(record: Summary) -> Self {
         let about = About { id: record.id, scope: record.scope, key: record.key };
         Self { about, state: record.state, fence: record.fence }
@@ -80,7 +80,7 @@ pub struct Finding {
     /// The state of its record and the fence of its last claim; nothing without a record.
     pub record: Option<(StateName, Fence)>,
     /// Its effects that are old enough to be judged, by name.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<BookedEffect>,
 }
 
 /// Compares some records with **all** effects of their operations, and with effects whose
@@ -89,9 +89,13 @@ pub struct Finding {
 ///
 /// Each operation is found at most once, and in the order of the records, then of the effects.
 #[must_use]
-pub fn compare(records: &[Seen], effects: &[Effect], rules: &Rules) -> Vec<Finding> {
+pub fn compare(
+    records: &[ObservedRecord],
+    effects: &[BookedEffect],
+    rules: &Rules,
+) -> Vec<Finding> {
     let mut found = Vec::new();
-    let mut by_record: HashMap<RecordId, Vec<&Effect>> = HashMap::new();
+    let mut by_record: HashMap<RecordId, Vec<&BookedEffect>> = HashMap::new();
     for effect in effects {
         by_record.entry(effect.about.id).or_default().push(effect);
     }
@@ -117,9 +121,9 @@ pub fn compare(records: &[Seen], effects: &[Effect], rules: &Rules) -> Vec<Findi
 }
 
 /// What is old enough, by name.
-fn judged(effects: &[&Effect], rules: &Rules) -> Vec<Effect> {
+fn judged(effects: &[&BookedEffect], rules: &Rules) -> Vec<BookedEffect> {
     let old = effects.iter().filter(|effect| effect.age >= rules.grace);
-    let mut old: Vec<Effect> = old.map(|effect| (*effect).clone()).collect();
+    let mut old: Vec<BookedEffect> = old.map(|effect| (*effect).clone()).collect();
     old.sort_by(|one, other| one.name.cmp(&other.name));
     // A page that is listed while effects come in may have one of them twice.
     old.dedup_by(|one, other| one.name == other.name);

@@ -40,7 +40,7 @@ impl About {
 
 /// One effect, as it is in the books.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Effect {
+pub struct BookedEffect {
     /// The operation whose effect it is.
     pub about: About,
     /// The name of this effect in the books, such as the number of a payment. No two effects have
@@ -54,7 +54,7 @@ pub struct Effect {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EffectPage {
     /// The effects. A page may be empty and still have a next one.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<BookedEffect>,
     /// Where to go on, in whatever form the books like; nothing at the end.
     pub next: Option<String>,
 }
@@ -70,7 +70,10 @@ pub trait Effects: Send + Sync {
     /// # Errors
     ///
     /// If they cannot be listed completely.
-    fn of(&self, asked: &[About]) -> impl Future<Output = Result<Vec<Effect>, BoxError>> + Send;
+    fn of(
+        &self,
+        asked: &[About],
+    ) -> impl Future<Output = Result<Vec<BookedEffect>, BoxError>> + Send;
 
     /// Some effects, in the order of the books, after the place where the page before ended: one
     /// query such as `WHERE id > $1 ORDER BY id LIMIT $2`. Effects older than
@@ -93,7 +96,7 @@ pub trait Effects: Send + Sync {
     /// If it cannot be made now.
     fn outcome(
         &self,
-        effect: &Effect,
+        effect: &BookedEffect,
     ) -> impl Future<Output = Result<Option<Outcome>, BoxError>> + Send {
         let _ = effect;
         std::future::ready(Ok(None))

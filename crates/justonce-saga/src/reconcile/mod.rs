@@ -6,8 +6,8 @@ mod reconciler;
 mod report;
 mod settings;
 
-pub use compare::{Disagreement, Finding, Seen, compare};
-pub use effects::{About, BoxError, Effect, EffectPage, Effects};
+pub use compare::{Disagreement, Finding, ObservedRecord, compare};
+pub use effects::{About, BookedEffect, BoxError, EffectPage, Effects};
 pub use reconciler::{ReconcilePosition, Reconciler};
 pub use report::{ReconcileError, ReconcileReport, Remedy};
 pub use settings::{ReconcileSettings, Rules};

@@ -8,8 +8,8 @@ use justonce_core::engine::Settlement;
 use justonce_core::store::{Cursor, ListQuery};
 use justonce_core::{Engine, RecordId, Resolution, Resolve, Resolver, StateName, StoreError, Why};
 
-use super::compare::{Disagreement, Finding, Seen, compare};
-use super::effects::{About, BoxError, Effect, Effects};
+use super::compare::{Disagreement, Finding, ObservedRecord, compare};
+use super::effects::{About, BookedEffect, BoxError, Effects};
 use super::report::{ReconcileError, ReconcileReport, Remedy};
 use super::settings::ReconcileSettings;
 
@@ -40,17 +40,17 @@ impl Default for ReconcilePosition {
 /// use justonce_core::memory::MemoryStore;
 /// use justonce_core::{Engine, Key, ManualClock, Operation, Outcome, Scope};
 /// use justonce_saga::{
-///     About, BoxError, Disagreement, Effect, EffectPage, Effects, ReconcileSettings, Reconciler,
+///     About, BoxError, Disagreement, BookedEffect, EffectPage, Effects, ReconcileSettings, Reconciler,
 /// };
 /// use std::time::Duration;
 ///
 /// /// The payments, as the bank has them.
-/// struct Ledger(Vec<Effect>);
+/// struct Ledger(Vec<BookedEffect>);
 ///
 /// impl Effects for Ledger {
 ///     // SELECT … FROM payments WHERE key = ANY($1)
-///     async fn of(&self, asked: &[About]) -> Result<Vec<Effect>, BoxError> {
-///         let is_asked = |effect: &&Effect| asked.iter().any(|about| about.id == effect.about.id);
+///     async fn of(&self, asked: &[About]) -> Result<Vec<BookedEffect>, BoxError> {
+///         let is_asked = |effect: &&BookedEffect| asked.iter().any(|about| about.id == effect.about.id);
 ///         Ok(self.0.iter().filter(is_asked).cloned().collect())
 ///     }
 ///
@@ -71,7 +71,7 @@ impl Default for ReconcilePosition {
 /// // An hour later the bank knows of another payment, and not of this one.
 /// let other = About::operation(Scope::global(), Key::client("order-18")?);
 /// let age = Duration::from_secs(3600);
-/// let ledger = Ledger(vec![Effect { about: other, name: "receipt 4711".into(), age }]);
+/// let ledger = Ledger(vec![BookedEffect { about: other, name: "receipt 4711".into(), age }]);
 /// let mut found = Vec::new();
 /// let report = Reconciler::new(&engine, ReconcileSettings::new("bank"), ledger)
 ///     .run(|finding, _remedy| found.push(finding.what))
@@ -177,7 +177,7 @@ impl<E: Effects> Reconciler<E> {
         let page = self.engine.store().list(&query).await?;
         // Of what is over only a hash is left, and it is not repeated.
         let records = page.records.into_iter().filter(|seen| seen.state != StateName::Tombstone);
-        let seen: Vec<Seen> = records.map(Seen::from).collect();
+        let seen: Vec<ObservedRecord> = records.map(ObservedRecord::from).collect();
         report.records += seen.len() as u64;
         let asked: Vec<About> = seen.iter().map(|seen| seen.about.clone()).collect();
         let effects = self.of(&asked).await?;
@@ -207,12 +207,12 @@ impl<E: Effects> Reconciler<E> {
         let known = looked.try_filter_map(async |(id, there)| Ok(there.then_some(id)));
         let known: HashSet<RecordId> = known.try_collect().await?;
         let strange = page.effects.into_iter().filter(|effect| !known.contains(&effect.about.id));
-        let strange: Vec<Effect> = strange.collect();
+        let strange: Vec<BookedEffect> = strange.collect();
         Ok((compare(&[], &strange, &self.settings.rules), names, page.next))
     }
 
     /// The effects of these operations, and of no others.
-    async fn of(&self, asked: &[About]) -> Result<Vec<Effect>, ReconcileError> {
+    async fn of(&self, asked: &[About]) -> Result<Vec<BookedEffect>, ReconcileError> {
         if asked.is_empty() {
             return Ok(Vec::new());
         }
@@ -239,7 +239,7 @@ impl<E: Effects> Reconciler<E> {
                 if (now.state(), now.stored.entry.fence()) != (state, fence) {
                     return Ok(None);
                 }
-                vec![Seen { about: finding.about.clone(), state, fence }]
+                vec![ObservedRecord { about: finding.about.clone(), state, fence }]
             }
         };
         let effects = self.of(std::slice::from_ref(&finding.about)).await?;

@@ -9,7 +9,7 @@ use justonce_core::{
     Engine, HandlerError, Key, OnLapsed, Operation, Outcome, Policy, Scope, StateName,
 };
 use justonce_saga::{Call, Completer, CompleterSettings, Phases, Round, Saga, SagaStep};
-use justonce_testkit::sagas::{Case, Downstream, Mortal, CallReply};
+use justonce_testkit::sagas::{CallReply, Case, Downstream, Mortal};
 
 use crate::ground::{Ground, on_every_store};
 use crate::orders::{STEPS, ask, in_order, run};

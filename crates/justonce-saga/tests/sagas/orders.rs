@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use justonce_core::{BackOff, Engine, Key, Scope};
 use justonce_saga::{Call, Saga, SagaEnd, SagaError, SagaRan, SagaStep, StepError, Tries};
-use justonce_testkit::sagas::{Downstream, CallReply};
+use justonce_testkit::sagas::{CallReply, Downstream};
 use serde::{Deserialize, Serialize};
 
 /// What an order knows: which steps have told it that they are done.

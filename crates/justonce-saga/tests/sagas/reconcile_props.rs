@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use justonce_core::{Fence, RecordId, StateName};
-use justonce_saga::{About, Disagreement, Effect, Finding, Rules, Seen, compare};
+use justonce_saga::{About, BookedEffect, Disagreement, Finding, ObservedRecord, Rules, compare};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -16,10 +16,10 @@ fn about(number: u8) -> About {
 }
 
 /// Some of eight operations have a record.
-fn records() -> impl Strategy<Value = Vec<Seen>> {
+fn records() -> impl Strategy<Value = Vec<ObservedRecord>> {
     let states = vec(select(StateName::ALL.to_vec()), 8);
     (subsequence((0..8).collect::<Vec<u8>>(), 0..=8), states).prop_map(|(numbers, states)| {
-        let seen = |(number, state): (u8, StateName)| Seen {
+        let seen = |(number, state): (u8, StateName)| ObservedRecord {
             about: about(number),
             state,
             fence: Fence::new(u64::from(number) + 1),
@@ -29,11 +29,11 @@ fn records() -> impl Strategy<Value = Vec<Seen>> {
 }
 
 /// Effects of ten operations, around both limits of age.
-fn effects() -> impl Strategy<Value = Vec<Effect>> {
+fn effects() -> impl Strategy<Value = Vec<BookedEffect>> {
     let age = select(vec![0, 9, 10, 11, 99, 100, 101]);
     let effects = vec((0..10_u8, age), 0..24);
     effects.prop_map(|effects| {
-        let effect = |(number, (operation, age)): (usize, (u8, u64))| Effect {
+        let effect = |(number, (operation, age)): (usize, (u8, u64))| BookedEffect {
             about: about(operation),
             name: format!("receipt {number:02}"),
             age: Duration::from_secs(age),
@@ -43,7 +43,7 @@ fn effects() -> impl Strategy<Value = Vec<Effect>> {
 }
 
 /// What must be found of one operation.
-fn expected(state: Option<StateName>, effects: &[&Effect]) -> Option<Disagreement> {
+fn expected(state: Option<StateName>, effects: &[&BookedEffect]) -> Option<Disagreement> {
     let old = effects.iter().filter(|effect| effect.age.as_secs() >= 10);
     let Some(state) = state else {
         let judged = old.filter(|effect| effect.age.as_secs() < 100).count();
@@ -80,7 +80,7 @@ proptest! {
         for number in 0..10 {
             let id = about(number).id;
             let state = records.iter().find(|seen| seen.about.id == id).map(|seen| seen.state);
-            let of: Vec<&Effect> = effects.iter().filter(|one| one.about.id == id).collect();
+            let of: Vec<&BookedEffect> = effects.iter().filter(|one| one.about.id == id).collect();
             let finding = found.iter().find(|finding| finding.about.id == id);
             prop_assert_eq!(finding.map(|finding| finding.what), expected(state, &of));
             if let Some(finding) = finding {
@@ -99,14 +99,14 @@ proptest! {
     ) {
         let all = sorted(compare(&records, &effects, &RULES));
         let known: HashSet<RecordId> = records.iter().map(|seen| seen.about.id).collect();
-        let (of_records, strange): (Vec<Effect>, Vec<Effect>) =
+        let (of_records, strange): (Vec<BookedEffect>, Vec<BookedEffect>) =
             effects.iter().cloned().partition(|effect| known.contains(&effect.about.id));
         let mut paged = compare(&[], &strange, &RULES);
         for page in records.chunks(page) {
             let ids: HashSet<RecordId> = page.iter().map(|seen| seen.about.id).collect();
             // In another order, and each of them listed twice.
             let of = of_records.iter().rev().filter(|effect| ids.contains(&effect.about.id));
-            let of: Vec<Effect> = of.clone().chain(of).cloned().collect();
+            let of: Vec<BookedEffect> = of.clone().chain(of).cloned().collect();
             paged.extend(compare(page, &of, &RULES));
         }
         prop_assert_eq!(sorted(paged), all);

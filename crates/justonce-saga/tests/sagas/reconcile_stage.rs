@@ -9,7 +9,7 @@ use justonce_core::{
     Policy, RecordId, Scope, StateName, Timestamp, UnknownReason,
 };
 use justonce_saga::{
-    About, BoxError, Disagreement, Effect, EffectPage, Effects, Finding, ReconcileReport,
+    About, BookedEffect, BoxError, Disagreement, EffectPage, Effects, Finding, ReconcileReport,
     ReconcileSettings, Reconciler, Remedy,
 };
 
@@ -59,10 +59,10 @@ impl Books {
         *self.0.fails.lock().unwrap() = true;
     }
 
-    fn all(&self) -> Vec<Effect> {
+    fn all(&self) -> Vec<BookedEffect> {
         let now = self.0.clock.now();
         let effects = self.0.effects.lock().unwrap();
-        let effect = |(about, name, at): &(About, String, Timestamp)| Effect {
+        let effect = |(about, name, at): &(About, String, Timestamp)| BookedEffect {
             about: about.clone(),
             name: name.clone(),
             age: now.since(*at),
@@ -72,7 +72,7 @@ impl Books {
 }
 
 impl Effects for Books {
-    async fn of(&self, asked: &[About]) -> Result<Vec<Effect>, BoxError> {
+    async fn of(&self, asked: &[About]) -> Result<Vec<BookedEffect>, BoxError> {
         if *self.0.fails.lock().unwrap() {
             return Err("the books are closed".into());
         }
@@ -95,12 +95,12 @@ impl Effects for Books {
 
     async fn page(&self, after: Option<&str>, limit: usize) -> Result<EffectPage, BoxError> {
         let from: usize = after.map(str::parse).transpose()?.unwrap_or_default();
-        let effects: Vec<Effect> = self.all().into_iter().skip(from).take(limit).collect();
+        let effects: Vec<BookedEffect> = self.all().into_iter().skip(from).take(limit).collect();
         let next = (effects.len() == limit).then(|| (from + limit).to_string());
         Ok(EffectPage { effects, next })
     }
 
-    async fn outcome(&self, effect: &Effect) -> Result<Option<Outcome>, BoxError> {
+    async fn outcome(&self, effect: &BookedEffect) -> Result<Option<Outcome>, BoxError> {
         let none = effect.name.starts_with("dumb");
         Ok((!none).then(|| Outcome::bytes(format!("made from {}", effect.name))))
     }

@@ -3,7 +3,7 @@
 
 use justonce_core::{Engine, HandlerError, Key, OnLapsed, Operation, Outcome, Policy, Scope};
 use justonce_saga::Phases;
-use justonce_testkit::sagas::{Act, Case, Downstream, CallReply, rehearse};
+use justonce_testkit::sagas::{Act, CallReply, Case, Downstream, rehearse};
 
 use crate::ground::{Ground, on_every_store};
 use crate::orders::{STEPS, ask, beside, in_order};

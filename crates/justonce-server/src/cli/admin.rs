@@ -1,4 +1,4 @@
-//! What `keys` and `sagas` share: where the admin API is, their options, and how a reply is shown.
+//! What `keys` and `sagas` share: where the admin API is, their options, and how a response is shown.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
 use http::StatusCode;
-use justonce_admin_api::{Client, ClientError, Reply};
+use justonce_admin_api::{ApiResponse, Client, ClientError};
 
 use super::print;
 use crate::config::AdminToken;
@@ -119,12 +119,12 @@ impl ByOption {
 }
 
 impl Session {
-    /// Shows a reply: as text, or as the JSON it is.
-    pub(super) fn show<T>(&self, reply: &Reply<T>, print: impl FnOnce(&T)) {
+    /// Shows a response: as text, or as the JSON it is.
+    pub(super) fn show<T>(&self, response: &ApiResponse<T>, print: impl FnOnce(&T)) {
         if self.json {
-            print::say(&String::from_utf8_lossy(&reply.json));
+            print::say(&String::from_utf8_lossy(&response.json));
         } else {
-            print(&reply.value);
+            print(&response.value);
         }
     }
 }

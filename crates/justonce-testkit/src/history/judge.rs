@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::event::{Event, Reply, RequestId};
 use super::operation::{Operation, Request};
 use super::recorder::History;
-use super::verdict::{Figures, Offence, OffenceKind, Guarantee, Verdict};
+use super::verdict::{Figures, Guarantee, Offence, OffenceKind, Verdict};
 
 /// Whether a history keeps a guarantee. It sees what clients and the service saw, and nothing of
 /// what lies between them.

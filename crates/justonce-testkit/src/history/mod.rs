@@ -33,4 +33,4 @@ mod verdict;
 pub use event::{Event, Reply, RequestId};
 pub use judge::judge;
 pub use recorder::{History, Recorder, Tally};
-pub use verdict::{Figures, Offence, OffenceKind, Guarantee, Verdict};
+pub use verdict::{Figures, Guarantee, Offence, OffenceKind, Verdict};

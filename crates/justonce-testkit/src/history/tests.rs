@@ -1,10 +1,10 @@
 //! Histories that may be, and histories that must be refused.
 
+use super::Guarantee::{AtLeastOnce, AtMostOnce};
 use super::OffenceKind::{
     AfterReplay, Disorder, Forgotten, Invented, Surprise, Twice, TwoOutcomes, Unasked,
 };
-use super::Guarantee::{AtLeastOnce, AtMostOnce};
-use super::{Figures, History, OffenceKind, Guarantee, Recorder, Reply, RequestId, judge};
+use super::{Figures, Guarantee, History, OffenceKind, Recorder, Reply, RequestId, judge};
 
 /// What happens to the one operation of a story.
 enum Act {

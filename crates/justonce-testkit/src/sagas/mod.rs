@@ -44,6 +44,6 @@ mod mortal;
 mod rehearsal;
 
 pub use case::{Act, Case, Trouble};
-pub use downstream::{Downstream, CallReply};
+pub use downstream::{CallReply, Downstream};
 pub use mortal::Mortal;
 pub use rehearsal::{Deviated, rehearse};

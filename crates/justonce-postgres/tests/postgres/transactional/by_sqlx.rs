@@ -5,7 +5,7 @@ use std::time::Duration;
 use justonce_core::store::Records;
 use justonce_core::{Answer, Fence, Owner, Step, Token};
 use justonce_postgres::PostgresStore;
-use justonce_postgres::tx::{Completion, Seen, fence_of, if_fence_holds};
+use justonce_postgres::tx::{Completion, Delivery, fence_of, if_fence_holds};
 use sqlx::{Connection, PgConnection, Postgres, Transaction};
 
 use super::bank::{Bank, operation, receipt};
@@ -70,7 +70,7 @@ async fn a_message_is_processed_once_unless_it_was_rolled_back() {
     let store = bank.store().await;
     let mut connection = connect(&bank).await;
     let day = Duration::from_secs(24 * 3600);
-    let steps = [(false, Seen::FirstTime), (true, Seen::FirstTime), (true, Seen::Before)];
+    let steps = [(false, Delivery::First), (true, Delivery::First), (true, Delivery::Repeated)];
     for (number, (commit, expected)) in steps.into_iter().enumerate() {
         let mut tx = connection.begin().await.unwrap();
         let seen = store.processed(&mut tx, "billing", "message-17", day).await.unwrap();

@@ -8,7 +8,7 @@ use justonce_core::{
     Answer, Engine, HandlerError, ManualClock, Outcome, Owner, Ran, Step, Timestamp, Token,
 };
 use justonce_postgres::PostgresStore;
-use justonce_postgres::tx::{Completion, Seen, Tx};
+use justonce_postgres::tx::{Completion, Delivery, Tx};
 
 use super::bank::{Bank, operation, receipt, transfer, until_done};
 
@@ -209,11 +209,11 @@ async fn a_message_is_processed_once_unless_it_was_rolled_back_or_forgotten() {
     tokio::spawn(connection);
     let day = Duration::from_secs(24 * 3600);
     let steps = [
-        (false, Duration::ZERO, Seen::FirstTime),
-        (true, Duration::ZERO, Seen::FirstTime),
-        (true, day - Duration::from_millis(1), Seen::Before),
-        (true, Duration::from_millis(1), Seen::FirstTime),
-        (true, Duration::ZERO, Seen::Before),
+        (false, Duration::ZERO, Delivery::First),
+        (true, Duration::ZERO, Delivery::First),
+        (true, day - Duration::from_millis(1), Delivery::Repeated),
+        (true, Duration::from_millis(1), Delivery::First),
+        (true, Duration::ZERO, Delivery::Repeated),
     ];
     for (number, (commit, later, expected)) in steps.into_iter().enumerate() {
         clock.advance(later);

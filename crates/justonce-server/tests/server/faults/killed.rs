@@ -1,7 +1,7 @@
 //! The store is killed under load and comes back: 503 meanwhile, and then all goes on by itself.
 
 use justonce_testbed::RedisServer;
-use justonce_testkit::history::{OffenceKind, Guarantee, judge};
+use justonce_testkit::history::{Guarantee, OffenceKind, judge};
 
 use crate::faults::load::audit;
 use crate::faults::stage::Stage;
