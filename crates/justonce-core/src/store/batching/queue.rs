@@ -1,16 +1,21 @@
-//! The queue of a runtime: what arrives while a command is in flight goes into the next one.
+//! The queue: what arrives while a command is in flight goes into the next one.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem::{replace, take};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::sleep;
 
-use super::notify::Notification;
 use crate::codec::outcome_size;
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
 use crate::outcome::Outcome;
+use crate::store::PerRuntime;
 
 /// The largest outcome in a batch, in bytes: many of them make one command.
 const BATCHED_OUTCOME_BYTES: usize = 16 * 1024;
@@ -76,7 +81,7 @@ impl<R> ReplyTo<R> {
     }
 
     /// Sends the reply. For a cancelled call it is dropped: its claim is released elsewhere.
-    pub(super) fn send(self, reply: StoreResult<R>) {
+    fn send(self, reply: StoreResult<R>) {
         let _ = self.0.send(reply);
     }
 }
@@ -97,10 +102,84 @@ pub struct BatchLimits {
     pub max_wait: Duration,
 }
 
+/// A queue of requests of one kind. Requests that arrive while a command is in flight go together
+/// in the next one.
+///
+/// Batches are never delayed to fill: a request is sent as soon as the command before it has
+/// returned, or has taken too long. What is saved is the fixed cost of a command.
+///
+/// Requests of different runtimes do not go together: one that is blocked, or ends, delays and
+/// fails no requests of the others.
+///
+/// ```
+/// use justonce_core::StoreResult;
+/// use justonce_core::store::{BatchExecutor, BatchLimits, BatchQueue, Pending, Replies};
+/// use std::time::Duration;
+///
+/// struct Doubling;
+///
+/// impl BatchExecutor for Doubling {
+///     type Request = u32;
+///     type Reply = u32;
+///     type Connection = ();
+///
+///     async fn connect(&self) -> StoreResult<()> {
+///         Ok(())
+///     }
+///
+///     async fn execute(&self, _: StoreResult<()>, batch: Vec<Pending<Self>>) -> Replies<u32> {
+///         let reply = |pending: Pending<Self>| (pending.reply_to, Ok(2 * pending.request));
+///         batch.into_iter().map(reply).collect()
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> StoreResult<()> {
+/// let max_wait = Duration::from_millis(2);
+/// let limits = BatchLimits { unbatched: 2, max_in_flight: 8, max_batch: 32, max_wait };
+/// let queue = BatchQueue::new(Doubling, limits);
+/// assert_eq!(queue.call(4).await?, 8);
+/// # Ok(())
+/// # }
+/// ```
+pub struct BatchQueue<E: BatchExecutor> {
+    executor: Arc<E>,
+    limits: BatchLimits,
+    queues: PerRuntime<Arc<RuntimeQueue<E>>>,
+}
+
+impl<E: BatchExecutor> BatchQueue<E> {
+    /// An empty queue.
+    pub fn new(executor: E, limits: BatchLimits) -> Self {
+        Self { executor: Arc::new(executor), limits, queues: PerRuntime::new() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn executor(&self) -> &E {
+        &self.executor
+    }
+
+    /// Sends a request, alone or in a batch, and waits for its reply.
+    ///
+    /// # Errors
+    ///
+    /// What the executor replies, and if the runtime that executes the batch shuts down.
+    pub async fn call(&self, request: E::Request) -> StoreResult<E::Reply> {
+        let make = || RuntimeQueue::new(Arc::clone(&self.executor), self.limits);
+        self.queues.get(make).call(request).await
+    }
+}
+
+impl<E: BatchExecutor> fmt::Debug for BatchQueue<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchQueue").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
 /// The queue of one runtime.
 pub(super) struct RuntimeQueue<E: BatchExecutor> {
     pub(super) executor: Arc<E>,
-    pub(super) limits: BatchLimits,
+    limits: BatchLimits,
     state: Mutex<QueueState<E>>,
 }
 
@@ -109,11 +188,11 @@ pub(super) struct QueueState<E: BatchExecutor> {
     /// The size of the last batch.
     last_batch: usize,
     /// How many batches were dequeued. It may wrap.
-    pub(super) dequeued: u64,
+    dequeued: u64,
     /// Whether the watchdog runs.
     pub(super) is_watched: bool,
     /// Replies that the runtime is about to deliver.
-    pub(super) notifications: Vec<Weak<Notification<E::Reply>>>,
+    notifications: Vec<Weak<Notification<E::Reply>>>,
     pub(super) pending: VecDeque<Pending<E>>,
 }
 
@@ -203,7 +282,7 @@ impl<E: BatchExecutor> RuntimeQueue<E> {
     }
 
     /// Starts a worker, which was counted as in flight.
-    pub(super) fn start_worker(self: &Arc<Self>) {
+    fn start_worker(self: &Arc<Self>) {
         self.watch();
         tokio::spawn(Worker { queue: Arc::clone(self), done: false }.run());
     }
@@ -249,6 +328,126 @@ impl<E: BatchExecutor> Drop for Worker<E> {
             let mut state = self.queue.state();
             state.in_flight -= 1;
             state.pending.clear();
+        }
+    }
+}
+
+impl<E: BatchExecutor> RuntimeQueue<E> {
+    /// Delivers replies, all at once and slightly deferred.
+    ///
+    /// When a tokio worker wakes tasks one by one, the second wake-up also wakes an idle worker,
+    /// which steals that one task, runs it and parks again: two thread switches for each task. So
+    /// the replies are sent from the waker of a deferred task: the runtime wakes those in a batch
+    /// and calls other workers only after all of them.
+    ///
+    /// This is about speed only. If a blocking handler keeps the worker from its deferred tasks,
+    /// the watchdog delivers the replies; if the runtime shuts down, dropping the waker does.
+    pub(super) fn notify(&self, replies: Replies<E::Reply>) {
+        if replies.len() < 2 {
+            return send_all(replies);
+        }
+        let notification = Arc::new(Notification(Mutex::new(replies)));
+        self.state().notifications.push(Arc::downgrade(&notification));
+        let waker = Waker::from(notification);
+        // The first poll hands the waker to the runtime; the future itself is not needed.
+        let _ = pin!(yield_now()).poll(&mut Context::from_waker(&waker));
+    }
+}
+
+fn send_all<R>(replies: Replies<R>) {
+    replies.into_iter().for_each(|(reply_to, reply)| reply_to.send(reply));
+}
+
+/// Replies that are delivered when this is woken or dropped.
+struct Notification<R>(Mutex<Replies<R>>);
+
+impl<R> Notification<R> {
+    /// Delivers what was not delivered yet.
+    fn deliver(&self) {
+        send_all(take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner)));
+    }
+}
+
+impl<R: Send + 'static> Wake for Notification<R> {
+    fn wake(self: Arc<Self>) {
+        self.deliver();
+    }
+}
+
+impl<R> Drop for Notification<R> {
+    fn drop(&mut self) {
+        self.deliver();
+    }
+}
+
+impl<E: BatchExecutor> RuntimeQueue<E> {
+    /// Starts the watchdog if it does not run. It ends when nothing is queued or in flight.
+    ///
+    /// There is one timer for all commands: a timer for each would wake the runtime's driver
+    /// whenever it expires earlier than the next one known, and most commands return long before.
+    pub(super) fn watch(self: &Arc<Self>) {
+        let mut state = self.state();
+        if !state.is_watched {
+            state.is_watched = true;
+            let (dequeued, notifications) = (state.dequeued, Vec::new());
+            drop(state);
+            let queue = Arc::downgrade(self);
+            tokio::spawn(Watchdog { queue, dequeued, notifications, done: false }.run());
+        }
+    }
+}
+
+struct Watchdog<E: BatchExecutor> {
+    queue: Weak<RuntimeQueue<E>>,
+    /// How many batches had been dequeued at the last check.
+    dequeued: u64,
+    /// Replies that were about to be delivered at the last check.
+    notifications: Vec<Weak<Notification<E::Reply>>>,
+    done: bool,
+}
+
+impl<E: BatchExecutor> Watchdog<E> {
+    async fn run(mut self) {
+        while let Some(max_wait) = self.queue.upgrade().map(|queue| queue.limits.max_wait) {
+            sleep(max_wait).await;
+            let Some(queue) = self.queue.upgrade() else { break };
+            if self.check(&queue) {
+                break;
+            }
+        }
+        self.done = true;
+    }
+
+    /// Does what is overdue since the last check. Returns whether nothing is left to watch.
+    fn check(&mut self, queue: &Arc<RuntimeQueue<E>>) -> bool {
+        let mut state = queue.state();
+        let is_stuck = state.dequeued == self.dequeued && !state.pending.is_empty();
+        let starts = is_stuck && state.in_flight < queue.limits.max_in_flight;
+        state.in_flight += usize::from(starts);
+        self.dequeued = state.dequeued;
+        let late = replace(&mut self.notifications, take(&mut state.notifications));
+        let is_over = state.in_flight == 0 && self.notifications.is_empty();
+        state.is_watched = !is_over;
+        drop(state);
+        for notification in late {
+            if let Some(notification) = notification.upgrade() {
+                notification.deliver();
+            }
+        }
+        if starts {
+            queue.start_worker();
+        }
+        is_over
+    }
+}
+
+impl<E: BatchExecutor> Drop for Watchdog<E> {
+    /// Its runtime shuts down. The next command starts another watchdog on its own runtime.
+    fn drop(&mut self) {
+        if !self.done
+            && let Some(queue) = self.queue.upgrade()
+        {
+            queue.state().is_watched = false;
         }
     }
 }

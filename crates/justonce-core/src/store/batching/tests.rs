@@ -7,7 +7,6 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::batch_queue::BatchQueue;
 use super::queue::*;
 use crate::error::{Effect, StoreError, StoreErrorKind, StoreResult};
 use crate::outcome::Outcome;
