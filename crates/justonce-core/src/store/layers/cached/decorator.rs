@@ -4,11 +4,11 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use super::claims::{Claim, Claims};
-use super::health::Health;
 use super::near::NearCache;
 use super::port::{CacheEvent, CacheObserver, CachedOutcome, Lookup, OutcomeCache, PutPermit};
 use crate::claim::Fence;
@@ -21,8 +21,15 @@ use crate::record_id::RecordId;
 use crate::store::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 
 /// How long a call waits for the cache, by default, before it goes on without: far longer than a
-/// cache that is well needs, far shorter than what a caller notices.
+/// cache that works needs, far shorter than what a caller notices.
 pub const CACHE_WAIT: Duration = Duration::from_millis(50);
+
+/// How long a cache is skipped after it failed: long enough that a dead one costs next to
+/// nothing, short enough that one that came back is soon of use.
+pub const CACHE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The mark of a cache that works.
+const WORKS: u64 = 0;
 
 /// Three clocks that count whole milliseconds, the store's, the cache's and ours, together are
 /// wrong about a duration by less than this.
@@ -31,10 +38,10 @@ const ROUNDING: Duration = Duration::from_millis(3);
 /// A store with a cache in front. The store decides; duplicates of operations that are completed
 /// or failed for good are answered by the cache, with the answer that the store would give.
 ///
-/// The cache learns what the store answers: the outcome of a settled operation to a begin or a peek,
-/// and the outcomes of operations that are begun and completed through here. It is asked before
-/// each begin and peek; a cache that fails, or does not answer within [`CACHE_WAIT`], is left
-/// alone for [`CACHE_PAUSE`](super::CACHE_PAUSE), and the store answers alone.
+/// The cache learns what the store answers: the outcome of a settled operation to a begin or a
+/// peek, and the outcomes of operations that are begun and completed through here. It is asked
+/// before each begin and peek; a cache that fails, or does not answer within [`CACHE_WAIT`], is
+/// skipped for [`CACHE_PAUSE`], and the store answers alone.
 ///
 /// ```
 /// # use justonce_core::{ManualClock, memory::MemoryStore};
@@ -130,8 +137,8 @@ impl<S: Records, C: OutcomeCache> Cached<S, C> {
     ///
     /// If the cache cannot be reached, what it has is answered until its age is over.
     pub async fn forget(&self, id: &RecordId) {
-        // Tried also right after a failure: the cache may work again, and this matters. The observer
-        // has seen a failure, and nothing more can be done.
+        // Tried also right after a failure: the cache may work again, and this matters. The
+        // observer has seen a failure, and nothing more can be done.
         let _ = self.call(self.cache.forget(id)).await;
     }
 
@@ -324,5 +331,77 @@ impl<S: fmt::Debug, C: fmt::Debug> fmt::Debug for Cached<S, C> {
             .field("inner", &self.inner)
             .field("cache", &self.cache)
             .finish_non_exhaustive()
+    }
+}
+
+/// When a cache that failed may be tried again.
+#[derive(Debug, Default)]
+struct Health {
+    again_at: AtomicU64,
+}
+
+impl Health {
+    /// Whether the cache may be asked. Of all who come after the pause one tries for the others.
+    fn admits(&self, clock: &dyn Clock) -> bool {
+        let again_at = self.again_at.load(Ordering::Relaxed);
+        if again_at == WORKS {
+            return true;
+        }
+        let now = clock.now();
+        let next = paused_until(now);
+        let relaxed = Ordering::Relaxed;
+        now.as_millis() >= again_at
+            && self.again_at.compare_exchange(again_at, next, relaxed, relaxed).is_ok()
+    }
+
+    /// Whether the last call succeeded.
+    fn works(&self) -> bool {
+        self.again_at.load(Ordering::Relaxed) == WORKS
+    }
+
+    /// A call succeeded.
+    fn succeeded(&self) {
+        // The common case writes nothing that other cores would have to hear of.
+        if !self.works() {
+            self.again_at.store(WORKS, Ordering::Relaxed);
+        }
+    }
+
+    /// A call failed.
+    fn failed(&self, clock: &dyn Clock) {
+        self.again_at.store(paused_until(clock.now()), Ordering::Relaxed);
+    }
+}
+
+fn paused_until(now: Timestamp) -> u64 {
+    now.after(CACHE_PAUSE).as_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[test]
+    fn after_a_failure_one_tries_for_all() {
+        let (health, clock) = (Health::default(), ManualClock::default());
+        assert!(health.admits(&clock) && health.admits(&clock));
+        health.failed(&clock);
+        assert!(!health.admits(&clock), "it has just failed");
+        clock.advance(CACHE_PAUSE);
+        assert!(health.admits(&clock), "the pause is over");
+        assert!(!health.admits(&clock), "one call is trying");
+        health.succeeded();
+        assert!(health.admits(&clock) && health.admits(&clock));
+    }
+
+    #[test]
+    fn a_try_that_is_never_heard_of_again_is_followed_by_another() {
+        let (health, clock) = (Health::default(), ManualClock::default());
+        health.failed(&clock);
+        clock.advance(CACHE_PAUSE);
+        assert!(health.admits(&clock));
+        clock.advance(CACHE_PAUSE);
+        assert!(health.admits(&clock) && !health.works());
     }
 }

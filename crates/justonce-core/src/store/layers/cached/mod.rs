@@ -11,11 +11,9 @@
 
 mod claims;
 mod decorator;
-mod health;
 mod near;
 mod port;
 
-pub use decorator::{CACHE_WAIT, Cached};
-pub use health::CACHE_PAUSE;
+pub use decorator::{CACHE_PAUSE, CACHE_WAIT, Cached};
 pub use near::{NEAR_AGE, NEAR_BYTES, NearCache, NearCacheBuilder, NearStats};
 pub use port::{CacheEvent, CacheObserver, CachedOutcome, Lookup, OutcomeCache, PutPermit};
