@@ -71,8 +71,9 @@ pub struct UpstreamName(pub Arc<str>);
 /// assert_eq!(rules.of(500), ResponseEffect::Unknown);
 ///
 /// // Customised: this service rolls back before it answers 5xx, and 404 is temporary.
-/// let rules =
-///     StatusRules::default().class(5, ResponseEffect::NotExecuted).code(404, ResponseEffect::NotExecuted);
+/// let rules = StatusRules::default()
+///     .class(5, ResponseEffect::NotExecuted)
+///     .code(404, ResponseEffect::NotExecuted);
 /// assert_eq!(rules.of(500), ResponseEffect::NotExecuted);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

@@ -39,7 +39,6 @@ mod body;
 mod caller;
 mod capture;
 mod detach;
-mod disposition;
 mod effect;
 mod execute;
 mod extract;

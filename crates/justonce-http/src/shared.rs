@@ -10,8 +10,8 @@ use justonce_core::{Engine, Entropy, Existing, Operation, Outcome, RecordId, Run
 use tracing::{Level, info, warn};
 
 use crate::body::ResponseBody;
-use crate::disposition::Disposition;
 use crate::fingerprint::{has_cookies, same_cookies};
+use crate::meters::Disposition;
 use crate::outcome::replay;
 use crate::problem::{Instance, Problem, ProblemCode};
 use crate::read::BodyBudget;

@@ -11,8 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::timeout;
 
-use super::activity::Activity;
-use super::deadlines::{Deadlines, Expired};
+use super::activity::{Activity, Deadlines, Expired};
 use super::framing::FramingCheck;
 use super::io::ClientIo;
 use super::service::{ListenerService, RequestService};

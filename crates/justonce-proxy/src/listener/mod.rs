@@ -7,7 +7,6 @@ mod accept;
 mod activity;
 mod connection;
 mod cookies;
-mod deadlines;
 mod framing;
 mod io;
 mod request_body;
