@@ -48,7 +48,7 @@ pub use listener::{
     TimeoutBody, TimeoutBodyError,
 };
 pub use upstream::{
-    AddressError, BreakerEvent, BreakerSettings, BreakerState, HostHeader, MAX_RESPONSE_HEADERS,
-    Proxy, ProxyBody, ProxyBodyError, ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout,
+    AddressError, BreakerSettings, BreakerState, HostHeader, MAX_RESPONSE_HEADERS, Proxy,
+    ProxyBody, ProxyBodyError, ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout,
     SettingsError, UpstreamAddress, UpstreamStatus, add_forwarded, error_response, make_forwarded,
 };

@@ -28,4 +28,4 @@ pub use response_body::{ProxyBody, ProxyBodyError};
 pub use settings::{
     HostHeader, MAX_RESPONSE_HEADERS, ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError,
 };
-pub use upstreams::{BreakerEvent, UpstreamStatus};
+pub use upstreams::UpstreamStatus;

@@ -18,7 +18,7 @@ use super::exchange::exchange;
 use super::request_body::RequestBody;
 use super::response_body::ProxyBody;
 use super::settings::{ProxySettings, SettingsError};
-use super::upstreams::{BreakerEvent, UpstreamStatus, Upstreams};
+use super::upstreams::{UpstreamStatus, Upstreams};
 
 /// Sends requests to the upstreams and brings back their responses. Cheap to clone.
 ///
@@ -36,19 +36,7 @@ impl Proxy {
     ///
     /// If there is no upstream, or TLS to one of them cannot be set up.
     pub fn new(settings: ProxySettings) -> Result<Self, SettingsError> {
-        Ok(Self { upstreams: Arc::new(Upstreams::new(settings, None)?) })
-    }
-
-    /// A proxy that also calls `on_breaker` with each change of a breaker.
-    ///
-    /// # Errors
-    ///
-    /// As [`Proxy::new`].
-    pub fn with_events(
-        settings: ProxySettings,
-        on_breaker: impl Fn(&BreakerEvent) + Send + Sync + 'static,
-    ) -> Result<Self, SettingsError> {
-        Ok(Self { upstreams: Arc::new(Upstreams::new(settings, Some(Box::new(on_breaker)))?) })
+        Ok(Self { upstreams: Arc::new(Upstreams::new(settings)?) })
     }
 
     /// Sends a request and brings back its response.

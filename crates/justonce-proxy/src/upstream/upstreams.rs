@@ -35,19 +35,6 @@ pub(super) struct Upstreams {
     pub(super) settings: ProxySettings,
     all: Box<[Arc<Upstream>]>,
     next: AtomicUsize,
-    on_breaker: Option<OnBreaker>,
-}
-
-/// Called with each change of a breaker.
-pub(super) type OnBreaker = Box<dyn Fn(&BreakerEvent) + Send + Sync>;
-
-/// The breaker of an upstream changed its state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BreakerEvent {
-    /// The upstream.
-    pub upstream: UpstreamAddress,
-    /// The new state.
-    pub to: BreakerState,
 }
 
 /// The state of an upstream.
@@ -66,10 +53,7 @@ pub struct UpstreamStatus {
 }
 
 impl Upstreams {
-    pub(super) fn new(
-        settings: ProxySettings,
-        on_breaker: Option<OnBreaker>,
-    ) -> Result<Self, SettingsError> {
+    pub(super) fn new(settings: ProxySettings) -> Result<Self, SettingsError> {
         if settings.upstreams.is_empty() {
             return Err(SettingsError::NoUpstream);
         }
@@ -93,22 +77,22 @@ impl Upstreams {
             })
         };
         let all = settings.upstreams.iter().map(upstream).collect();
-        Ok(Self { settings, all, next: AtomicUsize::new(0), on_breaker })
+        Ok(Self { settings, all, next: AtomicUsize::new(0) })
     }
 
     /// The upstream for a request: of those not tried yet whose breaker admits it, the one with the
     /// fewest requests under way; round-robin among equals.
-    pub(super) fn next(self: &Arc<Self>, tried: &mut Vec<usize>) -> Option<ActiveRequest> {
+    pub(super) fn next(&self, tried: &mut Vec<usize>) -> Option<ActiveRequest> {
         loop {
             let at = self.least_busy(tried)?;
             let upstream = self.all.get(at)?;
             if self.all.len() > 1 {
                 tried.push(at);
             }
-            if upstream.admits(self) {
+            if upstream.admits() {
                 upstream.in_flight.fetch_add(1, Ordering::Relaxed);
                 let upstream = Arc::clone(upstream);
-                return Some(ActiveRequest { all: Arc::clone(self), upstream, ended: false });
+                return Some(ActiveRequest { upstream, ended: false });
             }
             if self.all.len() == 1 {
                 return None;
@@ -162,17 +146,6 @@ impl Upstreams {
         };
         self.all.iter().map(status).collect()
     }
-
-    fn breaker_changed(&self, upstream: &UpstreamAddress, to: BreakerState) {
-        match to {
-            BreakerState::Open => tracing::warn!(%upstream, "circuit breaker open"),
-            BreakerState::HalfOpen => tracing::info!(%upstream, "circuit breaker half open"),
-            BreakerState::Closed => tracing::info!(%upstream, "circuit breaker closed"),
-        }
-        if let Some(on_breaker) = &self.on_breaker {
-            on_breaker(&BreakerEvent { upstream: upstream.clone(), to });
-        }
-    }
 }
 
 /// TLS with the roots of the system and those of the file.
@@ -191,31 +164,39 @@ impl Upstream {
         Some(self.breaker.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn admits(&self, all: &Upstreams) -> bool {
+    fn admits(&self) -> bool {
         if !self.tripped.load(Ordering::Acquire) {
             return true;
         }
         let Some(mut breaker) = self.breaker() else { return true };
         let (admitted, changed) = breaker.admit(Instant::now());
         drop(breaker);
-        changed.into_iter().for_each(|to| all.breaker_changed(&self.address, to));
+        changed.into_iter().for_each(|to| self.log_breaker(to));
         admitted
     }
 
-    fn record(&self, all: &Upstreams, end: RequestEnd) {
+    fn record(&self, end: RequestEnd) {
         let Some(mut breaker) = self.breaker() else { return };
         let changed = breaker.record(Instant::now(), end);
         if let Some(to) = changed {
             self.tripped.store(to != BreakerState::Closed, Ordering::Release);
         }
         drop(breaker);
-        changed.into_iter().for_each(|to| all.breaker_changed(&self.address, to));
+        changed.into_iter().for_each(|to| self.log_breaker(to));
+    }
+
+    fn log_breaker(&self, to: BreakerState) {
+        let upstream = &self.address;
+        match to {
+            BreakerState::Open => tracing::warn!(%upstream, "circuit breaker open"),
+            BreakerState::HalfOpen => tracing::info!(%upstream, "circuit breaker half open"),
+            BreakerState::Closed => tracing::info!(%upstream, "circuit breaker closed"),
+        }
     }
 }
 
 /// A request that one upstream was chosen for. How it ended is recorded once.
 pub(super) struct ActiveRequest {
-    all: Arc<Upstreams>,
     upstream: Arc<Upstream>,
     ended: bool,
 }
@@ -227,7 +208,7 @@ impl ActiveRequest {
 
     pub(super) fn end(&mut self, end: RequestEnd) {
         if !std::mem::replace(&mut self.ended, true) {
-            self.upstream.record(&self.all, end);
+            self.upstream.record(end);
         }
     }
 }
