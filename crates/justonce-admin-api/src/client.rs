@@ -157,7 +157,7 @@ impl Client {
         self.post(&format!("/sagas/{id}/retry"), request).await
     }
 
-    /// All digits of an id. Changes demand them, so an abbreviated id is looked up first.
+    /// All digits of an id. Changes require them, so an abbreviated id is looked up first.
     async fn whole_id(&self, id: &str) -> Result<String, ClientError> {
         if id.len() == ID_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(id.to_owned());

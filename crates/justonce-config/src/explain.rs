@@ -43,7 +43,7 @@ fn gateway(settings: &Settings) -> String {
     };
     let callbacks = match (settings.admin, &settings.callback_token) {
         (Some(_), Some(_)) => {
-            " The service may tell there, with a token of its own, what became of an operation."
+            " The service may report there, with a token of its own, what became of an operation."
         }
         _ => "",
     };
@@ -82,7 +82,7 @@ fn explain_route(route: &RouteSettings, rest: &str) -> String {
         format!("Concurrent duplicate: {}", busy_words(route)),
         format!("After a crash: {}", lapsed_words(route)),
         format!("When unknown: {}", probe_words(route)),
-        format!("Answers: {}", status_words(&route.store_status)),
+        format!("Responses: {}", status_words(&route.store_status)),
         format!("Replays: {}", retention_words(route)),
         format!("Store down: {}", store_down_words(route)),
         format!("Limits: {}", limit_words(route)),
@@ -143,7 +143,7 @@ fn scope_words(route: &RouteSettings) -> String {
     }
     let mut parts = Vec::new();
     if !principals.is_empty() {
-        parts.push(format!("its caller, told apart by {}", list(&principals)));
+        parts.push(format!("its caller, identified by {}", list(&principals)));
     }
     if !tenants.is_empty() {
         parts.push(format!("the tenant in {}", headers(tenants)));
@@ -263,7 +263,7 @@ fn probe_words(route: &RouteSettings) -> String {
     };
     format!(
         "after {} the upstream is asked `{} {}`.{}{} Everything else is asked again after {}, and \
-         later after up to {}. At most {} questions at once, each for up to {}.",
+         later after up to {}. At most {} probes at once, each for up to {}.",
         duration(probe.after),
         probe.request.method,
         probe.request.target,
@@ -346,8 +346,8 @@ fn store_down_words(route: &RouteSettings) -> String {
 
 fn limit_words(route: &RouteSettings) -> String {
     format!(
-        "request bodies up to {}, stored responses up to {} (longer ones are delivered, and replayed \
-         as 409 without their body). The upstream has {} to respond.{}",
+        "request bodies up to {}, stored responses up to {} (longer ones are delivered, and \
+         replayed as 409 without their body). The upstream has {} to respond.{}",
         size(route.request_body),
         size(route.stored_response_body),
         duration(route.response_timeout),

@@ -72,7 +72,7 @@ pub fn never_reached(settings: &Settings) -> Vec<Warning> {
 /// What is right and should be known: said at the start.
 #[must_use]
 pub fn notes(settings: &Settings) -> Vec<String> {
-    let routes = settings.routes.iter().chain([&settings.default_route]);
+    let routes = settings.all_routes();
     let by_token: Vec<&str> = routes
         .filter(|route| route.key.is_some() && is_by_token(route))
         .map(|route| route.name.as_str())
@@ -158,7 +158,8 @@ fn of_route(route: &RouteSettings) -> Vec<String> {
                  operation, and one gets the other's response"
                 }
                 _ => {
-                    "no `scope`: a caller who uses or guesses another's key gets the other's response"
+                    "no `scope`: a caller who uses or guesses another's key gets the other's \
+                     response"
                 }
             }
             .into(),

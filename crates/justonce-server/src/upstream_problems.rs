@@ -35,7 +35,7 @@ struct RouteLimit {
 
 impl RouteLimits {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let routes = settings.routes.iter().chain([&settings.default_route]);
+        let routes = settings.all_routes();
         let limit = |route: &RouteSettings| RouteLimit {
             timeout: route.response_timeout,
             keep_unframed: route.keep_unframed,
@@ -133,9 +133,9 @@ fn problem(
 
 const NOT_REACHED: &str = "The service could not be reached. Nothing was executed. Try again with \
                            the same key.";
-const FAILED: &str = "The service was reached, but no whole answer came back. The operation may \
-                      have taken effect. Repeat the request with the same key, never with a new \
-                      one.";
+const FAILED: &str = "The service was reached, but no complete response came back. The operation \
+                      may have taken effect. Repeat the request with the same key, never with a \
+                      new one.";
 const _: () = assert!(MAX_RESPONSE_HEADERS == 512, "the text below names it");
 const HEAD_TOO_LARGE: &str = "The service answered with more than 512 header fields, or with a \
                               head that is too long to be read. The operation may have taken \

@@ -65,6 +65,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// All routes, the default route last.
+    pub fn all_routes(&self) -> impl Iterator<Item = &RouteSettings> + Clone {
+        self.routes.iter().chain([&self.default_route])
+    }
+
     /// The settings, or tables of them, that differ and that only a restart can change; routes and
     /// `[defaults]` can be exchanged while the gateway runs.
     #[must_use]

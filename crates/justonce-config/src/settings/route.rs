@@ -91,8 +91,8 @@ settings! {
         /// The longest response body that is stored; without it, `limits.stored_response_body`.
         stored_response_body: usize = size(0..=MAX_BODY_BYTES),
             like "limits.stored_response_body", example "1MB";
-        /// What becomes of an operation whose response, of HTTP/1.1, is ended only by the end of its
-        /// connection, so that it may be cut: `unknown` does not store it, `keep` does.
+        /// What becomes of an operation whose response, of HTTP/1.1, is ended only by the end of
+        /// its connection, so that it may be cut: `unknown` does not store it, `keep` does.
         keep_unframed as "unframed": bool = choice(&[("unknown", false), ("keep", true)]),
             default "unknown", example "keep";
         /// Headers of responses that are not stored, beside those that never are.

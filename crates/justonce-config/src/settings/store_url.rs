@@ -51,14 +51,6 @@ pub enum StoreUrl {
     },
 }
 
-impl StoreUrl {
-    /// Whether every call is a round trip over a network.
-    #[must_use]
-    pub const fn is_remote(&self) -> bool {
-        matches!(self, Self::Redis(_) | Self::Postgres(_) | Self::Tiered { .. })
-    }
-}
-
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -114,20 +114,6 @@ where
     if !first && claim.save(accepted.point()?).await? != Settlement::Stored {
         return Ok(WriteEnd::Unfinished);
     }
-    execute(engine, entity, claim, accepted, handler).await
-}
-
-async fn execute<H, F>(
-    engine: &Engine,
-    entity: &Operation,
-    claim: HeldClaim,
-    accepted: &LastWrite,
-    handler: H,
-) -> Result<WriteEnd, GuardError>
-where
-    H: FnOnce(Context) -> F,
-    F: Future<Output = Result<Outcome, HandlerError>>,
-{
     let handler = async |context: Context| {
         let came = match handler(context.clone()).await {
             Ok(outcome) => keep(&context, accepted, outcome).await,

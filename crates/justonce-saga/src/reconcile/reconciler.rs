@@ -40,7 +40,8 @@ impl Default for ReconcilePosition {
 /// use justonce_core::memory::MemoryStore;
 /// use justonce_core::{Engine, Key, ManualClock, Operation, Outcome, Scope};
 /// use justonce_saga::{
-///     About, BoxError, Disagreement, BookedEffect, EffectPage, Effects, ReconcileSettings, Reconciler,
+///     About, BookedEffect, BoxError, Disagreement, EffectPage, Effects, ReconcileSettings,
+///     Reconciler,
 /// };
 /// use std::time::Duration;
 ///
@@ -50,8 +51,8 @@ impl Default for ReconcilePosition {
 /// impl Effects for Ledger {
 ///     // SELECT … FROM payments WHERE key = ANY($1)
 ///     async fn of(&self, asked: &[About]) -> Result<Vec<BookedEffect>, BoxError> {
-///         let is_asked = |effect: &&BookedEffect| asked.iter().any(|about| about.id == effect.about.id);
-///         Ok(self.0.iter().filter(is_asked).cloned().collect())
+///         let is_asked = |id| asked.iter().any(|about| about.id == id);
+///         Ok(self.0.iter().filter(|effect| is_asked(effect.about.id)).cloned().collect())
 ///     }
 ///
 ///     // SELECT … FROM payments WHERE id > $1 ORDER BY id LIMIT $2

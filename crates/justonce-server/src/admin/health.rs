@@ -14,7 +14,7 @@ pub(crate) async fn healthz() -> &'static str {
 }
 
 /// The gateway can take requests: its store can be written, and it is not stopping. No token is
-/// needed; without one, the reason is not told.
+/// needed; without one, the reason is not shown.
 pub(crate) async fn readyz(
     State(admin): State<Arc<AdminState>>,
     uri: Uri,

@@ -1,4 +1,4 @@
-//! What `keys` and `sagas` share: where the admin API is, their options, and how a response is shown.
+//! What `keys` and `sagas` share: the admin API's address, their options, and showing responses.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

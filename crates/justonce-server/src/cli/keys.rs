@@ -19,10 +19,10 @@ pub(super) enum KeysCommand {
     List(KeyFilter),
     /// Show a record with its timeline
     Show(ShowOptions),
-    /// Say that an unknown operation took effect, and what its answer is
-    Complete(AnswerOptions),
-    /// Say that an unknown operation failed for good, and what its answer is
-    Fail(AnswerOptions),
+    /// Say that an unknown operation took effect, and with which outcome
+    Complete(OutcomeOptions),
+    /// Say that an unknown operation failed for good, and with which outcome
+    Fail(OutcomeOptions),
     /// Say that an unknown operation did not take effect: the next request executes it
     Release(ChangeOptions),
     /// End the retention of an operation that has ended: its outcome is removed, and late requests
@@ -38,7 +38,7 @@ pub(super) enum KeysCommand {
 pub(super) struct ChangeOptions {
     /// Its id, or at least the first 8 digits of it
     id: String,
-    /// The fence that `show` or `list` printed: a later claim of the same key is left alone
+    /// The fence that `show` or `list` printed: a later claim of the same key is not changed
     #[arg(long, value_name = "N")]
     fence: u64,
     /// The reason; it is kept in the timeline, or in the gateway's log if the record is removed
@@ -48,29 +48,29 @@ pub(super) struct ChangeOptions {
     by: ByOption,
 }
 
-/// A change with the answer that clients get.
+/// A change with the outcome that clients get.
 #[derive(Debug, Args)]
-pub(super) struct AnswerOptions {
+pub(super) struct OutcomeOptions {
     #[command(flatten)]
     change: ChangeOptions,
     #[command(flatten)]
-    answer: Answer,
-    /// A header of the answer, as in 'content-type: application/json'; may be repeated
+    outcome: OutcomeArgs,
+    /// A header of the outcome, as in 'content-type: application/json'; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
 }
 
-/// An answer without its headers: some of this is needed.
+/// An outcome without its headers: some of this is needed.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
-struct Answer {
-    /// The status of the answer; one without a body has only this, as in --status 204
+struct OutcomeArgs {
+    /// The status of the outcome; one without a body has only this, as in --status 204
     #[arg(long, value_name = "CODE")]
     status: Option<u16>,
-    /// The body of the answer
+    /// The body of the outcome
     #[arg(long, value_name = "TEXT", conflicts_with = "body_file")]
     body: Option<String>,
-    /// A file with the body of the answer
+    /// A file with the body of the outcome
     #[arg(long, value_name = "FILE")]
     body_file: Option<PathBuf>,
 }
@@ -83,11 +83,11 @@ pub(super) async fn run(session: &Session, command: KeysCommand) -> anyhow::Resu
         Show(ShowOptions { id, contents }) => {
             session.show(&session.client.key(&id, contents).await?, print::key);
         }
-        Complete(AnswerOptions { change, answer, headers }) => {
-            resolve(session, Resolution::Complete, change, Some(answer.read(headers)?)).await?;
+        Complete(OutcomeOptions { change, outcome, headers }) => {
+            resolve(session, Resolution::Complete, change, Some(outcome.read(headers)?)).await?;
         }
-        Fail(AnswerOptions { change, answer, headers }) => {
-            resolve(session, Resolution::Fail, change, Some(answer.read(headers)?)).await?;
+        Fail(OutcomeOptions { change, outcome, headers }) => {
+            resolve(session, Resolution::Fail, change, Some(outcome.read(headers)?)).await?;
         }
         Release(change) => resolve(session, Resolution::Release, change, None).await?,
         Expire(change) => remove(session, Removal::Expire, change).await?,
@@ -115,7 +115,7 @@ async fn remove(session: &Session, how: Removal, change: ChangeOptions) -> anyho
     Ok(())
 }
 
-impl Answer {
+impl OutcomeArgs {
     fn read(self, headers: Vec<(String, String)>) -> anyhow::Result<OutcomeInput> {
         let Self { status, body, body_file } = self;
         let read = |file: PathBuf| {

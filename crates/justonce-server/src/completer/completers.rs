@@ -32,7 +32,7 @@ impl Completers {
         stack: &Arc<ArcSwap<Stack>>,
         settings: &Settings,
     ) -> anyhow::Result<()> {
-        let routes = settings.routes.iter().chain([&settings.default_route]);
+        let routes = settings.all_routes();
         let routes: Vec<_> =
             routes.filter(|route| route.complete.is_some() && route.key.is_some()).collect();
         // Owners renew at a third of their lease: who has not for that long may be gone.

@@ -37,12 +37,11 @@ impl Probe for RouteProbe {
         let by = Resolver::probe(&self.route);
         let result = match end {
             ProbeEnd::Resolved(how) => {
-                resolutions::count(&by, *how);
-                resolutions::log(about.id, &by, *how);
+                resolutions::taken(about.id, &by, *how);
                 how.as_str()
             }
             ProbeEnd::Lost(_) => {
-                resolutions::count_lost(&by);
+                resolutions::lost(&by);
                 "late"
             }
             ProbeEnd::Unclear => "unclear",
@@ -77,7 +76,9 @@ impl RouteProbe {
         let body = body
             .inspect_err(|error| {
                 let (route, id) = (&self.route, about.id);
-                tracing::warn!(target: "justonce::probe", %route, %id, %error, "truncated response");
+                tracing::warn!(
+                    target: "justonce::probe", %route, %id, %error, "truncated response"
+                );
             })
             .ok()?;
         Some(Response::from_parts(parts, body.to_bytes()))

@@ -29,7 +29,7 @@ impl Probers {
         settings: &Settings,
     ) -> anyhow::Result<()> {
         let mut probers = HashMap::new();
-        for route in settings.routes.iter().chain([&settings.default_route]) {
+        for route in settings.all_routes() {
             if let (Some(probe), Some(_)) = (&route.probe, &route.key) {
                 describe_probe(&route.name);
                 let prober = start(engine, proxy, route, probe, rules::rule(route)?)?;

@@ -22,20 +22,20 @@ pub(crate) fn outcome(given: &OutcomeInput) -> Result<Outcome, Refusal> {
     };
     let status = StatusCode::from_u16(status).ok().filter(|status| status.as_u16() >= 200);
     let status = status.ok_or_else(|| Refusal::invalid("`status` must be 200 to 999."))?;
-    let mut answer = Response::new(body);
-    *answer.status_mut() = status;
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
     for (name, value) in &given.headers {
         let name = HeaderName::try_from(name);
         let value = HeaderValue::try_from(value);
         let (Ok(name), Ok(value)) = (name, value) else {
             return Err(Refusal::invalid("A header of the outcome cannot be sent over HTTP."));
         };
-        answer.headers_mut().append(name, value);
+        response.headers_mut().append(name, value);
     }
-    if given.json.is_some() && !answer.headers().contains_key(CONTENT_TYPE) {
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if given.json.is_some() && !response.headers().contains_key(CONTENT_TYPE) {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
-    let outcome = outcome_of(&answer, &Rule::default());
+    let outcome = outcome_of(&response, &Rule::default());
     if outcome.body().is_none() {
         return Err(Refusal::invalid("The outcome has more headers than can be stored."));
     }
@@ -54,7 +54,7 @@ fn without_status(given: &OutcomeInput, body: Bytes) -> Result<Outcome, Refusal>
     Ok(Outcome::bytes(body))
 }
 
-const SAYS_NOTHING: &str = "The outcome says nothing. Give the answer that clients are to hear: \
+const SAYS_NOTHING: &str = "The outcome says nothing. Give the response for clients: \
                             its `status`, and `body`, `json` or `body_base64`; an empty one has a \
                             `status`, as in 204.";
 

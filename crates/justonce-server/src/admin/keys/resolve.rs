@@ -47,11 +47,8 @@ pub(crate) async fn resolve(
     let (by, how) = (resolve.by.clone(), resolve.resolution.how());
     let settled = engine.resolve(id, Fence::new(fence), resolve).await?;
     match settled {
-        Settlement::Stored => {
-            resolutions::count(&by, how);
-            resolutions::log(id, &by, how);
-        }
-        Settlement::Lost(_) => resolutions::count_lost(&by),
+        Settlement::Stored => resolutions::taken(id, &by, how),
+        Settlement::Lost(_) => resolutions::lost(&by),
     }
     let state = engine.inspect(id).await?.map(|looked| looked.state());
     if let Settlement::Lost(lost) = settled {
@@ -65,5 +62,5 @@ pub(crate) async fn resolve(
     })
 }
 
-pub(crate) const OUTCOME_MISSING: &str = "`outcome` is missing: what the client gets to hear.";
+pub(crate) const OUTCOME_MISSING: &str = "`outcome` is missing: the response for the client.";
 pub(crate) const NO_OUTCOME: &str = "What did not happen has no `outcome`.";
