@@ -99,7 +99,7 @@ fn caller(
     let mut is_identified = false;
     for (number, part) in rule.scope.iter().enumerate() {
         // A missing value differs from an empty one, so callers without a credential share no scope
-        // with others. An empty value identifies nobody.
+        // with others. An empty value identifies no caller.
         let mut secret = |builder: ScopeBuilder, kind: &str, credential: Option<Credential>| {
             let Some(credential) = credential else { return builder };
             is_identified |= !credential.is_blank;

@@ -33,7 +33,7 @@ pub struct Unframed;
 /// ```
 /// use justonce_http::{Cause, ResponseEffect};
 ///
-/// let mut response = http::Response::new("no answer");
+/// let mut response = http::Response::new("no response");
 /// response.extensions_mut().insert(ResponseEffect::Unknown);
 /// response.extensions_mut().insert(Cause::new("phase=waiting error=reset"));
 /// ```

@@ -42,11 +42,11 @@ pub(crate) struct Execution<S> {
 
 /// The response of the service.
 enum ServiceResponse<R, E> {
-    /// With a whole response, held back until it is stored.
+    /// Whole, and held back until it is stored.
     Whole(Response<ResponseBody<R>>),
-    /// With a stream whose beginning has been sent; this has the rest.
+    /// A stream whose beginning has been sent; this has the rest.
     Streamed(Forwarder),
-    /// With a stream that was aborted after its beginning had been sent.
+    /// A stream that was aborted after its beginning had been sent.
     Aborted,
     Problem(Problem),
     Error(E),
@@ -343,9 +343,9 @@ fn conclude<R, E>(
     Some(Ok(shared.problem(problem, route)))
 }
 
-const ABORTED: &str = "The service broke off in the middle of its answer. The operation may have \
+const ABORTED: &str = "The service broke off in the middle of its response. The operation may have \
                        taken effect. Repeat the request with the same key, never with a new one.";
 const TIMED_OUT: &str = "The service did not answer in time. The operation may have taken effect. \
                          Repeat the request with the same key, never with a new one.";
 const SUPERSEDED: &str = "Another attempt with this key took over while this one was running. \
-                          Repeat the request with the same key to get its answer.";
+                          Repeat the request with the same key to get its response.";

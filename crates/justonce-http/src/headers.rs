@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_promise_depends_on_stays() {
+    fn what_a_guarantee_depends_on_stays() {
         let mut headers = HeaderMap::new();
         let kept = ["host", "authorization", "idempotency-key", "content-length", "te", "expect"];
         for name in kept {

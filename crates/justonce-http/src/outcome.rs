@@ -99,22 +99,22 @@ impl<'a> Filter<'a> {
 /// use http::Response;
 /// use justonce_http::{Rule, outcome_of};
 ///
-/// let answer = Response::builder()
+/// let response = Response::builder()
 ///     .status(201)
 ///     .header("content-type", "application/json")
 ///     .header("set-cookie", "session=1")
 ///     .body(Bytes::from_static(b"{\"id\":17}"))?;
-/// let outcome = outcome_of(&answer, &Rule::default());
+/// let outcome = outcome_of(&response, &Rule::default());
 /// assert_eq!(outcome.status(), Some(201));
 /// // Cookies are not stored.
 /// assert_eq!(outcome.headers().len(), 1);
 /// # Ok::<(), http::Error>(())
 /// ```
 #[must_use]
-pub fn outcome_of(answer: &Response<Bytes>, rule: &Rule) -> Outcome {
-    let filter = Filter::new(rule, answer.headers());
-    let captured = Captured::of(answer.body().clone(), rule.max_stored_bytes);
-    outcome(answer.status(), answer.headers(), &filter, &captured, None)
+pub fn outcome_of(response: &Response<Bytes>, rule: &Rule) -> Outcome {
+    let filter = Filter::new(rule, response.headers());
+    let captured = Captured::of(response.body().clone(), rule.max_stored_bytes);
+    outcome(response.status(), response.headers(), &filter, &captured, None)
 }
 
 /// The outcome that is stored for a response.
@@ -200,7 +200,7 @@ pub(crate) fn replay(
 }
 
 fn too_large(status: StatusCode, size: u64, location: Option<HeaderValue>) -> Problem {
-    let detail = "The operation is done and is not executed again, but its answer was too large \
+    let detail = "The operation is done and is not executed again, but its response was too large \
                   to be kept. Fetch the result from where the service has it.";
     Problem::new(ProblemCode::OutcomeTooLarge, detail)
         .with("stored_status", json!(status.as_u16()))

@@ -197,10 +197,10 @@ const MISMATCH: &str = "This key was used before with a different request. Retri
 const CALLER_DIFFERS: &str = "This key was used before, and nothing but its cookies says who sends \
                               this request: they are not those of the first one. Nothing was \
                               executed. Repeat it with the very same cookies.";
-const EXPIRED: &str = "The operation with this key is over and its answer is no longer kept. If \
+const EXPIRED: &str = "The operation with this key is over and its response is no longer kept. If \
                        this is a retry, it comes too late; a new operation needs a new key.";
 const IN_FLIGHT: &str = "The first request with this key is still running. Try again later with \
-                         the same key, or send 'Prefer: wait=10' to wait for its answer.";
+                         the same key, or send 'Prefer: wait=10' to wait for its response.";
 const UNKNOWN: &str = "The operation was begun, and it is not known whether it took effect. It is \
                        not executed again until that is resolved. Do not use a new key.";
 const STORE_DOWN: &str = "The operation was not executed, because it could not be made certain \

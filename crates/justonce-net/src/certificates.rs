@@ -23,7 +23,7 @@ pub fn read_certificates(
     Ok(certificates)
 }
 
-/// Why a file of certificates cannot be used. It does not name the file: whoever reports it also
+/// Why a file of certificates cannot be used. It does not name the file: its caller also
 /// names the setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFileError(Box<str>);

@@ -65,7 +65,7 @@ pub(crate) struct Connection {
     _permit: Permit,
 }
 
-/// Permits that nobody uses for a while. No timer ends it: a runtime that is blocked drives none.
+/// Permits that are not used for a while. No timer ends it: a runtime that is blocked drives none.
 struct Withheld {
     until: Instant,
     permits: Vec<Permit>,

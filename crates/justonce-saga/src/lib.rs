@@ -4,7 +4,7 @@
 //! - [`Phases`]: an operation as a sequence of named phases. A phase that is done does not run
 //!   again; after a crash its saved result is handed over, typed.
 //! - [`Saga`]: steps with compensations. It ends with all steps done, or with all that was done
-//!   undone, and the answer is replayed for duplicates.
+//!   undone, and the outcome is replayed for duplicates.
 //! - [`Guard`]: a write that arrives late never follows a newer one. [`Conditional`]: what has not
 //!   changed since the last time is not done again.
 //! - [`Completer`]: finds operations whose owner is gone, on any number of nodes, and drives them

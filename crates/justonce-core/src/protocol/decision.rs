@@ -18,7 +18,7 @@ pub struct Decision {
     /// What to add to the timeline. A removed entry takes its timeline along.
     pub note: Option<Note>,
     /// Whether the change must be on disk before the caller hears the answer. Where it need not
-    /// be, a crash that forgets the change breaks no promise.
+    /// be, a crash that forgets the change breaks no guarantee.
     pub durable: bool,
 }
 

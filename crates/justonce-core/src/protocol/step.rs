@@ -300,8 +300,8 @@ impl Step {
     }
 
     /// Notes that a try of this very step was not answered, and that it is tried again: the store
-    /// may carry the first try out after the answer to a later one. Whoever repeats a step below
-    /// the engine must say so.
+    /// may carry the first try out after the answer to a later one. A layer that repeats a
+    /// step must call this.
     pub fn put_in_doubt(&self) {
         self.in_doubt.0.store(true, Ordering::Relaxed);
     }

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_promise_depends_on_cannot_be_removed_by_naming_it() {
+    fn what_the_guarantee_depends_on_cannot_be_removed_by_naming_it() {
         let sent = prepared(
             "/",
             &[

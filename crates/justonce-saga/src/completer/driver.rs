@@ -4,16 +4,14 @@ use std::future::ready;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use justonce_core::engine::Begun;
 use justonce_core::{
-    Checkpoint, Engine, HandlerError, HeldClaim, OnConcurrent, Operation, Outcome, Scope,
-    ScopeError,
+    Checkpoint, Engine, HandlerError, HeldClaim, Operation, Outcome, Scope, ScopeError,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::phases::{PhaseRun, Phases, PhasesError};
-use crate::saga::{Log, Saga, SagaError, SagaRan, StuckSaga, park_phases, park_saga};
+use crate::saga::{Log, Saga, SagaError, SagaRan, StuckSaga, Taken, park_phases, park_saga, take};
 
 /// What became of an operation that the completer looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,7 +194,6 @@ impl Driver for PhasesDriver {
         let (phases, handler) = (self.phases.clone(), Arc::clone(&self.handler));
         let engine = engine.clone();
         async move {
-            let operation = operation.on_concurrent(OnConcurrent::Reject);
             let claim = match begin(&engine, &operation).await {
                 Ok(claim) => claim,
                 Err(drove) => return drove,
@@ -223,15 +220,9 @@ fn parked(parked: Result<Option<String>, SagaError>) -> DriveEnd {
 
 /// The claim, unless another owner has it. An operation of which nothing is left is not begun anew.
 async fn begin(engine: &Engine, operation: &Operation) -> Result<HeldClaim, DriveEnd> {
-    match engine.begin(operation).await {
-        Ok(Begun::Claimed(mut claim)) if claim.checkpoint().is_none() => {
-            // It ended and was forgotten since it was listed. Nothing was executed.
-            let released = claim.release().await;
-            Err(released
-                .map_or_else(|error| DriveEnd::Trouble(error.to_string()), |_| DriveEnd::Left))
-        }
-        Ok(Begun::Claimed(claim)) => Ok(claim),
-        Ok(Begun::Existing(_)) => Err(DriveEnd::Left),
+    match take(engine, operation).await {
+        Ok(Taken::Held(claim, _)) => Ok(claim),
+        Ok(Taken::Busy | Taken::None) => Err(DriveEnd::Left),
         Err(error) => Err(DriveEnd::Trouble(error.to_string())),
     }
 }

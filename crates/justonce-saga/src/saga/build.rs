@@ -5,9 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use justonce_core::{
-    Checkpoint, Entropy, Fingerprint, Key, OnConcurrent, Operation, Policy, ScopeBuilder,
-};
+use justonce_core::{Checkpoint, Entropy, Fingerprint, Key, Operation, Policy, ScopeBuilder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -131,7 +129,7 @@ where
 
     /// The operation of a saga that was begun before, by another program.
     pub(crate) fn resumed(&self, operation: Operation) -> Operation {
-        operation.with_policy(Arc::clone(&self.0.policy)).on_concurrent(OnConcurrent::Reject)
+        operation.with_policy(Arc::clone(&self.0.policy))
     }
 }
 

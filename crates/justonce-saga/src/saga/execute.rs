@@ -9,6 +9,7 @@ use justonce_core::engine::{Context, SaveError};
 use justonce_core::{HandlerError, Outcome, Timestamp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::build::{Declared, Saga};
 use super::call::Call;
@@ -61,8 +62,8 @@ where
                 Next::Undo(steps) => steps.into_iter().map(|step| self.undo(step)).collect(),
                 Next::End(End::Done) => return Ok(Ok(done(&self.context)?)),
                 Next::End(End::RolledBack) => {
-                    let answer = rolled_back(&self.log, &self.context)?;
-                    return Ok(Err(HandlerError::Permanent(answer)));
+                    let outcome = rolled_back(&self.log, &self.context)?;
+                    return Ok(Err(HandlerError::Permanent(outcome)));
                 }
                 Next::End(End::Stuck | End::Parked) => {
                     return Err(Stopped::Stuck(StuckSaga::of(&self.log)));
@@ -103,7 +104,7 @@ where
         save(&mut context);
         let mut log = self.log.clone();
         log.note(step, Event::Done);
-        // The answer has its own limit.
+        // The outcome has its own limit.
         let is_last = next(&log) == Next::End(End::Done);
         let mut saved = log.set_context(&context);
         if saved.is_ok() && !is_last {
@@ -128,7 +129,7 @@ where
         }
     }
 
-    /// Saves the log, unless the answer follows at once.
+    /// Saves the log, unless the outcome follows at once.
     async fn save(&mut self, step: usize) -> Result<(), Stopped> {
         let name = match next(&self.log) {
             Next::End(End::Done | End::RolledBack) => return Ok(()),
@@ -178,9 +179,7 @@ where
                 return (step, Event::Refused("there is no such step".into()), None);
             };
             let limit = declared.timeout.unwrap_or(saga.step_timeout);
-            let run = |call| within(limit, (declared.run)(call));
-            let ended = retried(&saga, declared.tries, call, run).await;
-            match ended {
+            match retried(&saga, declared.tries, limit, call, &*declared.run).await {
                 Ok(save) => (step, Event::Done, Some(save)),
                 Err(StepError::Permanent(why)) => (step, Event::Refused(why), None),
                 Err(StepError::Passing(why)) => (step, Event::GivenUp(why), None),
@@ -196,9 +195,8 @@ where
                 return (step, Event::NotUndone("there is no such step".into()), None);
             };
             let limit = declared.timeout.unwrap_or(saga.step_timeout);
-            let undo = |call| within(limit, declared.call_undo(call));
-            let ended = retried(&saga, declared.undo_tries, call, undo).await;
-            match ended {
+            let undo = |call| declared.call_undo(call);
+            match retried(&saga, declared.undo_tries, limit, call, undo).await {
                 Ok(()) => (step, Event::Undone, None),
                 Err(StepError::Permanent(why) | StepError::Passing(why)) => {
                     (step, Event::NotUndone(why), None)
@@ -209,22 +207,12 @@ where
     }
 }
 
-/// A call that does not end in time may have taken effect.
-fn within<T: Send + 'static>(
-    limit: Duration,
-    calling: BoxFuture<'static, Result<T, StepError>>,
-) -> BoxFuture<'static, Result<T, StepError>> {
-    async move {
-        let no_answer = |_| Err(StepError::Passing(format!("no answer within {limit:?}")));
-        tokio::time::timeout(limit, calling).await.unwrap_or_else(no_answer)
-    }
-    .boxed()
-}
-
-/// Tries until it succeeds, is refused, or was tried often enough.
+/// Tries until it succeeds, is refused, or was tried often enough. A call that does not end in time
+/// may have taken effect.
 async fn retried<C, T>(
     saga: &Declared<C>,
     tries: Tries,
+    limit: Duration,
     mut call: Call<C>,
     what: impl Fn(Call<C>) -> BoxFuture<'static, Result<T, StepError>>,
 ) -> Result<T, StepError>
@@ -233,7 +221,8 @@ where
 {
     loop {
         call.attempt += 1;
-        match what(call.clone()).await {
+        let no_answer = |_| Err(StepError::Passing(format!("no answer within {limit:?}")));
+        match timeout(limit, what(call.clone())).await.unwrap_or_else(no_answer) {
             Err(StepError::Passing(_)) if call.attempt < tries.most => {}
             result => return result,
         }

@@ -88,8 +88,8 @@ pub struct SeenSaga {
 impl SeenSaga {
     /// The saga of a record; nothing if the record is of something else.
     ///
-    /// A saga that has not ended is told by its log: of a version that is known, and of the saga
-    /// that the scope names. One that has ended is told by the mark that its answer carries.
+    /// A saga that has not ended is recognised by its log: of a version that is known, and of the saga
+    /// that the scope names. One that has ended is recognised by the mark that its outcome carries.
     #[must_use]
     pub fn of(stored: &Stored) -> Option<Self> {
         let record = stored.entry.record()?;
@@ -165,7 +165,7 @@ pub async fn retry(engine: &Engine, id: RecordId, by: &str) -> Result<Retried, S
     let subject = &record.subject;
     let operation = Operation::new(subject.scope.clone(), subject.key.clone(), subject.fingerprint)
         .with_policy(std::sync::Arc::clone(&claim.policy));
-    let (claim, point) = match take(engine, operation).await? {
+    let (claim, point) = match take(engine, &operation).await? {
         Taken::Held(claim, point) => (claim, point),
         Taken::Busy => return Ok(Retried::Busy),
         Taken::None => return Ok(Retried::None),

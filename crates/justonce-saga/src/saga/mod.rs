@@ -19,5 +19,5 @@ pub use inspect::{Retried, SagaState, SeenSaga, retry};
 pub use log::{Log, LoggedStep, Mark, PlannedStep};
 pub use next::{End, Event, Next, next};
 pub use outcome::{RolledBack, SagaEnd, SagaRan, StuckSaga};
-pub(crate) use park::{park_phases, park_saga};
+pub(crate) use park::{Taken, park_phases, park_saga, take};
 pub use step::{SagaStep, StepError, Tries, Unsaved};

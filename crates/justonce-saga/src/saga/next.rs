@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parked_saga_is_left_alone_until_somebody_retries_it() {
+    fn a_parked_saga_waits_until_it_is_retried() {
         let mut log = three();
         log.note(0, Event::Done);
         log.note(1, Event::Unsaved("too large".into()));

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::error::SagaError;
 use super::log::{Log, LoggedStep, Mark};
 
-/// The header by which everybody sees that an answer is that of a saga.
+/// The header that marks an outcome as that of a saga.
 pub(super) const MARK: &str = "justonce-saga";
-/// The version in which answers are written.
+/// The version in which outcomes are written.
 pub(super) const MARK_VERSION: &[u8] = b"1";
 
 /// How a run of a saga ended.
@@ -17,7 +17,7 @@ pub(super) const MARK_VERSION: &[u8] = b"1";
 pub enum SagaRan<C> {
     /// It ended here and now.
     Ended(SagaEnd<C>),
-    /// It ended before; this is the stored answer.
+    /// It ended before; this is the stored outcome.
     Replayed(SagaEnd<C>),
     /// Something keeps failing that cannot be given up. Asking again tries again, unless it is
     /// parked.
@@ -35,7 +35,7 @@ pub enum SagaRan<C> {
     Expired(Timestamp),
 }
 
-/// The final answer of a saga.
+/// The final outcome of a saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SagaEnd<C> {
     /// All steps are done; this is the context after them.
@@ -94,8 +94,9 @@ fn written<T: Serialize>(value: &T) -> Result<Outcome, SagaError> {
     outcome.map_err(|error| SagaError::Unsavable(error.to_string()))
 }
 
-/// Reads a stored answer back.
+/// Reads a stored outcome back.
 pub(super) fn read<T: DeserializeOwned>(outcome: &Outcome) -> Result<T, SagaError> {
-    let body = outcome.body().ok_or_else(|| SagaError::Unreadable("no answer is stored".into()))?;
+    let body =
+        outcome.body().ok_or_else(|| SagaError::Unreadable("no outcome is stored".into()))?;
     serde_json::from_slice(body).map_err(|error| SagaError::Unreadable(error.to_string()))
 }

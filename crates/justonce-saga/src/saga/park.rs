@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use justonce_core::engine::{Begun, Settlement};
 use justonce_core::{
-    Checkpoint, Engine, HeldClaim, OnConcurrent, Operation, RunError, StoreError, UnknownReason,
+    Checkpoint, Engine, HeldClaim, Operation, RunError, StoreError, UnknownReason,
 };
 
 use super::error::SagaError;
@@ -13,7 +13,7 @@ use crate::phases::Journal;
 use crate::saved::PARKED;
 
 /// What became of a claim that was taken only to change what is saved.
-pub(super) enum Taken {
+pub(crate) enum Taken {
     /// It is held, and has a checkpoint.
     Held(HeldClaim, Checkpoint),
     /// Another owner has it.
@@ -27,9 +27,8 @@ pub(super) const fn store_error(error: StoreError) -> SagaError {
 }
 
 /// Takes the claim of an operation without a driver.
-pub(super) async fn take(engine: &Engine, operation: Operation) -> Result<Taken, SagaError> {
-    let operation = operation.on_concurrent(OnConcurrent::Reject);
-    let Begun::Claimed(mut claim) = engine.begin(&operation).await? else {
+pub(crate) async fn take(engine: &Engine, operation: &Operation) -> Result<Taken, SagaError> {
+    let Begun::Claimed(mut claim) = engine.begin(operation).await? else {
         return Ok(Taken::Busy);
     };
     let Some(point) = claim.checkpoint().cloned() else {
@@ -106,7 +105,7 @@ async fn park(
     operation: Operation,
     judge: impl FnOnce(&Checkpoint, u32) -> Result<Option<(Bytes, String)>, SagaError>,
 ) -> Result<Option<String>, SagaError> {
-    let Taken::Held(mut claim, point) = take(engine, operation).await? else { return Ok(None) };
+    let Taken::Held(mut claim, point) = take(engine, &operation).await? else { return Ok(None) };
     match judge(&point, claim.attempt().saturating_sub(1)) {
         Ok(Some((data, why))) => {
             let is_parked = leave(claim, PARKED, data).await?;

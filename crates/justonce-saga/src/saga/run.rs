@@ -16,7 +16,7 @@ where
     C: Serialize + DeserializeOwned + Clone + Send + Sync + 'static,
 {
     /// Runs a saga if it is new, goes on with it if its owner died or it is stuck, and replays its
-    /// answer if it has ended. One that is parked does not go on before a retry. The operation is
+    /// outcome if it has ended. One that is parked does not go on before a retry. The operation is
     /// one of [`Saga::operation`].
     ///
     /// The steps run inside this future. If it is dropped, the saga stays as it is saved, and the

@@ -25,25 +25,25 @@ impl Refusal {
         Self(Problem::new(ProblemCode::RecordNotFound, NO_SAGA))
     }
 
-    /// The answer to a retry of a saga that is not stuck.
+    /// The response to a retry of a saga that is not stuck.
     pub(crate) fn not_stuck(state: SagaState) -> Self {
         let detail =
             format!("The saga is {}: only what is stuck or parked can be retried.", state.as_str());
         Self(Problem::new(ProblemCode::NotStuck, detail).with("state", json!(state.as_str())))
     }
 
-    /// The answer to a retry of a saga that is being driven.
+    /// The response to a retry of a saga that is being driven.
     pub(crate) fn driven() -> Self {
         Self(Problem::new(ProblemCode::InFlight, DRIVEN))
     }
 
-    /// The answer when the engine is full.
+    /// The response when the engine is full.
     pub(crate) fn overloaded(error: &impl std::fmt::Display) -> Self {
         let detail = format!("Nothing was changed: {error}. The request may be repeated.");
         Self(Problem::new(ProblemCode::Overloaded, detail))
     }
 
-    /// The answer to a resolution, an expire or an erase that changed nothing.
+    /// The response to a resolution, an expire or an erase that changed nothing.
     pub(crate) fn lost(lost: Lost, state: Option<StateName>) -> Self {
         let state = state.unwrap_or(StateName::Absent).as_str();
         let problem = match lost {

@@ -140,11 +140,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_has_more_than_headers() {
-        let is_accepted = |answer: &[&str]| {
+    fn an_outcome_has_more_than_headers() {
+        let is_accepted = |outcome: &[&str]| {
             let change = ["keys", "complete", "a7a7a7a7", "--fence", "1", "--why", "in the books"];
             let command = KeysCommand::augment_subcommands(Command::new("keys"));
-            command.try_get_matches_from(change.iter().chain(answer)).is_ok()
+            command.try_get_matches_from(change.iter().chain(outcome)).is_ok()
         };
         assert!(!is_accepted(&[]));
         assert!(!is_accepted(&["--header", "a: b"]));

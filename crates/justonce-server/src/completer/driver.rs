@@ -22,7 +22,7 @@ impl Driver for RouteDriver {
         &self.route
     }
 
-    /// A route's keys live in the scope of its name, and of nobody else's.
+    /// A route's keys live in the scope of its name only.
     fn scope(&self) -> Result<Scope, ScopeError> {
         Scope::builder().route(&self.route).build()
     }

@@ -21,14 +21,14 @@ pub(super) struct RouteProbe {
     pub(super) route: String,
     pub(super) settings: ProbeSettings,
     pub(super) rule: Rule,
-    pub(super) max_answer_bytes: usize,
+    pub(super) max_response_bytes: usize,
     pub(super) proxy: Proxy,
 }
 
 impl Probe for RouteProbe {
     async fn ask(&self, about: Unresolved) -> Probed {
         match self.heard(&about).await {
-            Some(answer) => self.conclude(&about, &answer),
+            Some(response) => self.conclude(&about, &response),
             None => Probed::AskAgain,
         }
     }
@@ -57,7 +57,7 @@ impl Probe for RouteProbe {
 }
 
 impl RouteProbe {
-    /// The whole answer; nothing if there is none that could be relied on.
+    /// The whole response; nothing if there is none that could be relied on.
     async fn heard(&self, about: &Unresolved) -> Option<Response<Bytes>> {
         let Some(request) = self.request(about) else {
             tracing::warn!(
@@ -69,10 +69,10 @@ impl RouteProbe {
         let (parts, body) = self.proxy.send(request).await.into_parts();
         if let Some(trouble) = parts.extensions.get::<ProxyError>() {
             let (route, id) = (&self.route, about.id);
-            tracing::info!(target: "justonce::probe", %route, %id, ?trouble, "no answer");
+            tracing::info!(target: "justonce::probe", %route, %id, ?trouble, "no response");
             return None;
         }
-        let body = Limited::new(body, self.max_answer_bytes).collect().await;
+        let body = Limited::new(body, self.max_response_bytes).collect().await;
         let body = body
             .inspect_err(|error| {
                 let (route, id) = (&self.route, about.id);
@@ -98,16 +98,16 @@ impl RouteProbe {
         request.body(Empty::new()).ok()
     }
 
-    fn conclude(&self, about: &Unresolved, answer: &Response<Bytes>) -> Probed {
-        let status = answer.status();
+    fn conclude(&self, about: &Unresolved, response: &Response<Bytes>) -> Probed {
+        let status = response.status();
         let why = Why::new(&format!(
             "{} {} was answered with {}",
             self.settings.request.method,
             self.settings.request.target,
             status.as_u16()
         ));
-        match judge(&self.settings, about, status, answer.body()) {
-            Meaning::Happened => match self.outcome(answer) {
+        match judge(&self.settings, about, status, response.body()) {
+            Meaning::Happened => match self.outcome(response) {
                 Some(outcome) => Probed::Happened(outcome, why),
                 None => Probed::AskAgain,
             },
@@ -116,26 +116,26 @@ impl RouteProbe {
         }
     }
 
-    /// What is replayed; nothing if the answer has not what it should have.
-    fn outcome(&self, answer: &Response<Bytes>) -> Option<Outcome> {
+    /// What is replayed; nothing if the response has not what it should have.
+    fn outcome(&self, response: &Response<Bytes>) -> Option<Outcome> {
         let status = match self.settings.status {
             Some(code) => StatusCode::from_u16(code).ok()?,
-            None => answer.status(),
+            None => response.status(),
         };
         let mut replayed = match &self.settings.outcome {
             ProbeOutcome::Empty => Response::new(Bytes::new()),
             ProbeOutcome::Json(place) => {
-                let json = Canonical::of(answer.body());
+                let json = Canonical::of(response.body());
                 let found = Bytes::copy_from_slice(place.find(&json)?.as_bytes());
-                let mut response = Response::new(found);
+                let mut replay = Response::new(found);
                 let kind = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(CONTENT_TYPE, kind);
-                response
+                replay.headers_mut().insert(CONTENT_TYPE, kind);
+                replay
             }
             ProbeOutcome::Answer => {
-                let mut response = Response::new(answer.body().clone());
-                response.headers_mut().clone_from(answer.headers());
-                response
+                let mut replay = Response::new(response.body().clone());
+                replay.headers_mut().clone_from(response.headers());
+                replay
             }
         };
         *replayed.status_mut() = status;

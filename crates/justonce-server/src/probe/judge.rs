@@ -1,4 +1,4 @@
-//! What an answer means. Pure: whatever is not certain is asked again.
+//! What a response means. Pure: whatever is not certain is asked again.
 
 use http::StatusCode;
 use justonce::Canonical;
@@ -7,7 +7,7 @@ use justonce::engine::Unresolved;
 use super::facts;
 use crate::config::{Expected, ProbeRule, ProbeSettings, StatusSet};
 
-/// What an answer means.
+/// What a response means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Happened,
@@ -15,7 +15,7 @@ pub(super) enum Meaning {
     Unclear,
 }
 
-/// What an answer means by the rules of a route. One that means both means nothing.
+/// What a response means by the rules of a route. One that means both means nothing.
 pub(super) fn judge(
     probe: &ProbeSettings,
     about: &Unresolved,

@@ -63,7 +63,7 @@ fn start(
     rule: Rule,
 ) -> anyhow::Result<Prober> {
     let settings = ProberSettings {
-        // A route's keys live in the scope of its name, and of nobody else's.
+        // A route's keys live in the scope of its name only.
         scope: Some(Scope::builder().route(&route.name).build()?),
         after: probe.after,
         release_after: probe.release_after,
@@ -77,7 +77,7 @@ fn start(
         route: route.name.clone(),
         settings: probe.clone(),
         rule,
-        max_answer_bytes: route.stored_response_body,
+        max_response_bytes: route.stored_response_body,
         proxy: proxy.clone(),
     };
     Ok(engine.start_prober(settings, probe))

@@ -16,11 +16,11 @@ pub enum Reply {
     },
     /// Refused: the operation is running.
     InFlight,
-    /// Refused: nobody can tell what became of the operation.
+    /// Refused: it is unknown what became of the operation.
     Unknown,
     /// Refused before anything was executed: try again.
     Unavailable,
-    /// It may have been executed, and its outcome belongs to another attempt or to nobody yet.
+    /// It may have been executed, and its outcome belongs to another attempt or to none yet.
     Superseded,
     /// The connection broke, or the client ran out of patience.
     Lost,

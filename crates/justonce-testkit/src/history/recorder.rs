@@ -26,7 +26,7 @@ pub struct Tally {
     pub replayed: u64,
     /// Replies that the operation is running.
     pub in_flight: u64,
-    /// Replies that nobody can tell.
+    /// Replies that it is unknown.
     pub unknown: u64,
     /// Replies that nothing can be executed now.
     pub unavailable: u64,

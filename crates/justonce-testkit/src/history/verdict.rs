@@ -19,7 +19,7 @@ pub enum OffenceKind {
     Twice,
     /// It took effect after its outcome had been replayed.
     AfterReplay,
-    /// It took effect although nobody asked for it, or although every request that could have
+    /// It took effect although no request asked for it, or although every request that could have
     /// been executed was refused.
     Unasked,
     /// It was acknowledged with an answer that the service had not given by then.
@@ -58,7 +58,7 @@ pub struct Figures {
     pub repeated: u64,
     /// Operations that were acknowledged.
     pub acknowledged: u64,
-    /// Operations of which the last word is that nobody can tell.
+    /// Operations whose last reply is that they are unknown.
     pub unknown: u64,
     /// Operations with neither: their clients gave up.
     pub open: u64,

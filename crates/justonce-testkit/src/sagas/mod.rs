@@ -18,7 +18,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let clock = ManualClock::default();
 //! let store = Arc::new(MemoryStore::new(clock.clone()));
-//! // An operation of one step, which cannot be undone, and which nobody may refuse.
+//! // An operation of one step, which cannot be undone, and which must not be refused.
 //! let cases = Case::all(&["charge"]);
 //! let cases = cases.into_iter().filter(|case| case.act == Act::Step && case.trouble.is_passing());
 //! rehearse(store, &clock, &["charge"], cases, async |engine, name, downstream| {

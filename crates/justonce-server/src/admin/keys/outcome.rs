@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_stored_as_answers_are() {
+    fn outcomes_are_stored_as_responses_are() {
         let one = given(
             r#"{"status": 201, "headers": [["set-cookie", "a=1"], ["date", "now"],
                 ["x-part", "1"], ["x-part", "2"], ["connection", "x-hop"], ["x-hop", "1"]],
