@@ -47,6 +47,9 @@ pub struct ApiResponse<T> {
     pub json: Bytes,
 }
 
+/// A response, or why there is none.
+pub type ApiResult<T> = Result<ApiResponse<T>, ClientError>;
+
 /// Why there is no response, or not the one that was wanted.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -98,16 +101,12 @@ impl Client {
     }
 
     /// A page of records.
-    pub async fn keys(&self, filter: &KeyFilter) -> Result<ApiResponse<KeyPage>, ClientError> {
+    pub async fn keys(&self, filter: &KeyFilter) -> ApiResult<KeyPage> {
         self.get("/keys", filter).await
     }
 
     /// A record, by its id or at least the first 8 digits of it.
-    pub async fn key(
-        &self,
-        id: &str,
-        contents: bool,
-    ) -> Result<ApiResponse<KeyDetail>, ClientError> {
+    pub async fn key(&self, id: &str, contents: bool) -> ApiResult<KeyDetail> {
         self.get(&format!("/keys/{}", segment(id)), &ShowQuery { contents }).await
     }
 
@@ -117,7 +116,7 @@ impl Client {
         id: &str,
         how: Resolution,
         request: &ResolveRequest,
-    ) -> Result<ApiResponse<ResolveResponse>, ClientError> {
+    ) -> ApiResult<ResolveResponse> {
         let id = self.whole_id(id).await?;
         self.post(&format!("/keys/{id}/{}", how.as_str()), request).await
     }
@@ -128,31 +127,23 @@ impl Client {
         id: &str,
         how: Removal,
         request: &RemoveRequest,
-    ) -> Result<ApiResponse<RemoveResponse>, ClientError> {
+    ) -> ApiResult<RemoveResponse> {
         let id = self.whole_id(id).await?;
         self.post(&format!("/keys/{id}/{}", how.as_str()), request).await
     }
 
     /// A page of sagas.
-    pub async fn sagas(&self, filter: &SagaFilter) -> Result<ApiResponse<SagaPage>, ClientError> {
+    pub async fn sagas(&self, filter: &SagaFilter) -> ApiResult<SagaPage> {
         self.get("/sagas", filter).await
     }
 
     /// A saga, by the id of its record or at least the first 8 digits of it.
-    pub async fn saga(
-        &self,
-        id: &str,
-        contents: bool,
-    ) -> Result<ApiResponse<SagaDetail>, ClientError> {
+    pub async fn saga(&self, id: &str, contents: bool) -> ApiResult<SagaDetail> {
         self.get(&format!("/sagas/{}", segment(id)), &ShowQuery { contents }).await
     }
 
     /// Makes a stuck or parked saga due again.
-    pub async fn retry(
-        &self,
-        id: &str,
-        request: &RetryRequest,
-    ) -> Result<ApiResponse<RetryResponse>, ClientError> {
+    pub async fn retry(&self, id: &str, request: &RetryRequest) -> ApiResult<RetryResponse> {
         let id = self.whole_id(id).await?;
         self.post(&format!("/sagas/{id}/retry"), request).await
     }
@@ -165,11 +156,7 @@ impl Client {
         Ok(self.key(id, false).await?.value.row.id)
     }
 
-    async fn get<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        query: &impl Serialize,
-    ) -> Result<ApiResponse<T>, ClientError> {
+    async fn get<T: DeserializeOwned>(&self, path: &str, query: &impl Serialize) -> ApiResult<T> {
         let query = serde_urlencoded::to_string(query).map_err(unexpected)?;
         let path = format!("{path}?{query}");
         reply(self.send(Method::GET, &path, Bytes::new()).await?)
@@ -179,7 +166,7 @@ impl Client {
         &self,
         path: &str,
         request: &impl Serialize,
-    ) -> Result<ApiResponse<T>, ClientError> {
+    ) -> ApiResult<T> {
         let body = serde_json::to_vec(request).map_err(unexpected)?;
         reply(self.send(Method::POST, path, body.into()).await?)
     }
@@ -258,9 +245,7 @@ fn unexpected(error: impl fmt::Display) -> ClientError {
     ClientError::Unexpected(error.to_string())
 }
 
-fn reply<T: DeserializeOwned>(
-    (status, json): (StatusCode, Bytes),
-) -> Result<ApiResponse<T>, ClientError> {
+fn reply<T: DeserializeOwned>((status, json): (StatusCode, Bytes)) -> ApiResult<T> {
     if status.is_success() {
         let value = serde_json::from_slice(&json).map_err(|error| {
             unexpected(format_args!("this is not a response of an admin API: {error}"))

@@ -35,7 +35,7 @@ pub use change::{
     ResolveRequest, ResolveResponse,
 };
 #[cfg(feature = "client")]
-pub use client::{ApiResponse, Client, ClientError};
+pub use client::{ApiResponse, ApiResult, Client, ClientError};
 pub use health::Readiness;
 pub use keys::{
     CheckpointDetail, ClaimDetail, KeyDetail, KeyFilter, KeyPage, KeyRow, ShowQuery, TimelineNote,

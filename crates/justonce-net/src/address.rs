@@ -2,4 +2,4 @@
 
 /// Why an address that asks for TLS is refused by a program without the feature `tls`.
 pub const TLS_NOT_BUILT_IN: &str =
-    "it wants TLS, and this program was built without: enable the feature `tls`";
+    "it requires TLS, and this program was built without it: enable the feature `tls`";

@@ -10,8 +10,8 @@ use justonce_core::{Effect, StoreError, StoreErrorKind};
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// What to do about a server that wants TLS.
-const TLS_HINT: &str = "If it wants TLS, add sslmode=verify-full to the address";
+/// What to do about a server that requires TLS.
+const TLS_HINT: &str = "If the server requires TLS, add sslmode=verify-full to the address";
 
 /// What to do about a pooler that gives each transaction another connection to the server.
 pub(crate) const POOLED: &str = "A pooler gives transactions of one connection to different \

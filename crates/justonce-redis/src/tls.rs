@@ -67,11 +67,14 @@ const fn is_tls(address: &ConnectionAddr) -> bool {
     matches!(address, ConnectionAddr::TcpTls { .. })
 }
 
+/// What to do about a server that requires TLS.
+const TLS_HINT: &str = ". If the server requires TLS, write rediss in place of redis";
+
 /// What to do about a server that cannot be reached, where TLS may be the reason.
 pub(crate) fn advice(address: &ConnectionAddr, error: &RedisError) -> &'static str {
     if !is_tls(address) {
         let hung_up = error.is_connection_dropped() && !error.is_connection_refusal();
-        return if hung_up { ". If it wants TLS, write rediss in place of redis" } else { "" };
+        return if hung_up { TLS_HINT } else { "" };
     }
     advice_on_certificate(error)
 }

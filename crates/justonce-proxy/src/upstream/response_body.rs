@@ -174,6 +174,6 @@ pub enum ProxyBodyError {
     #[error("the upstream broke off its response")]
     Upstream(#[source] hyper::Error),
     /// Nothing of it arrived for too long.
-    #[error("the upstream was silent for too long")]
+    #[error("the response body timed out")]
     Stalled,
 }

@@ -88,8 +88,9 @@ pub struct SeenSaga {
 impl SeenSaga {
     /// The saga of a record; nothing if the record is of something else.
     ///
-    /// A saga that has not ended is recognised by its log: of a version that is known, and of the saga
-    /// that the scope names. One that has ended is recognised by the mark that its outcome carries.
+    /// A saga that has not ended is recognised by its log: of a version that is known, and of the
+    /// saga that the scope names. One that has ended is recognised by the mark that its outcome
+    /// carries.
     #[must_use]
     pub fn of(stored: &Stored) -> Option<Self> {
         let record = stored.entry.record()?;
