@@ -75,7 +75,7 @@ impl<S> Execution<S> {
             }
             let explainer = claim.explainer();
             let answered = OnceLock::new();
-            let call = Call { route: &route, early, answered: &answered };
+            let call = ServiceCall { route: &route, early, answered: &answered };
             let handler = |context| call.handle(context, service, request);
             let (ran, response) = shared.engine.execute_with(&operation, claim, handler).await;
             let (response, broken) = response.unzip();
@@ -110,7 +110,7 @@ impl<S> Execution<S> {
 }
 
 /// One call of the service.
-struct Call<'a, R, E> {
+struct ServiceCall<'a, R, E> {
     route: &'a Route,
     early: Arc<EarlyResponse<CallResult<R, E>>>,
     /// The head of a response after which the effect is unknown. It is kept here because the rest
@@ -122,7 +122,7 @@ struct Call<'a, R, E> {
 type Handled<R, E> =
     (Result<Outcome, HandlerError>, (ServiceResponse<R, E>, Option<FailureReport>));
 
-impl<R, E> Call<'_, R, E>
+impl<R, E> ServiceCall<'_, R, E>
 where
     R: Body<Data = Bytes, Error: Into<BoxError>>,
 {

@@ -225,21 +225,21 @@ const CALLS: &[(&str, &[&str])] = &[
 ];
 
 /// The handles of all kinds of calls.
-struct Calls(RwLock<HashMap<(&'static str, &'static str), Call>>);
+struct Calls(RwLock<HashMap<(&'static str, &'static str), CallMeters>>);
 
 impl Default for Calls {
     fn default() -> Self {
         let results = CALLS.iter().flat_map(|(call, results)| {
             results.iter().chain(&[ERROR]).map(|result| (*call, *result))
         });
-        let known = results.map(|(call, result)| ((call, result), Call::new(call, result)));
+        let known = results.map(|(call, result)| ((call, result), CallMeters::new(call, result)));
         Self(RwLock::new(known.collect()))
     }
 }
 
 const ERROR: &str = "error";
 
-struct Call {
+struct CallMeters {
     count: Counter,
     seconds: Histogram,
 }
@@ -251,7 +251,7 @@ impl Calls {
             return handles.record(seconds);
         }
         drop(known);
-        let handles = Call::new(call, status);
+        let handles = CallMeters::new(call, status);
         handles.record(seconds);
         self.0.write().unwrap_or_else(PoisonError::into_inner).insert((call, status), handles);
     }
@@ -279,7 +279,7 @@ impl Observer for Calls {
     }
 }
 
-impl Call {
+impl CallMeters {
     fn new(call: &'static str, status: &'static str) -> Self {
         Self {
             count: counter!(STORE_OPERATIONS.name, "operation" => call, "status" => status),

@@ -30,7 +30,7 @@ pub(super) struct Found {
 pub(super) struct Pool {
     fresh: VecDeque<Found>,
     again: VecDeque<Found>,
-    driving: JoinSet<Ended>,
+    driving: JoinSet<EndedDrive>,
     /// How many of those that are driven have failed before.
     driven_again: usize,
     /// All of them, so that nothing is taken up twice.
@@ -42,7 +42,7 @@ pub(super) struct Pool {
 }
 
 /// How a drive ended.
-struct Ended {
+struct EndedDrive {
     id: RecordId,
     is_again: bool,
     round: u64,
@@ -134,13 +134,13 @@ impl Pool {
             // go on.
             let drove = AssertUnwindSafe(driving).catch_unwind().await;
             let drove = drove.unwrap_or_else(|_| DriveEnd::Trouble("it panicked".into()));
-            Ended { id, is_again, round, drove }
+            EndedDrive { id, is_again, round, drove }
         });
     }
 
     /// Counts how a drive ended. There is nothing to count if its runtime has ended.
-    fn ended(&mut self, ended: Option<Ended>, round: &mut Round) {
-        let Some(Ended { id, is_again, round: of, drove }) = ended else { return };
+    fn ended(&mut self, ended: Option<EndedDrive>, round: &mut Round) {
+        let Some(EndedDrive { id, is_again, round: of, drove }) = ended else { return };
         self.ids.remove(&id);
         self.driven_again -= usize::from(is_again);
         self.current -= usize::from(of == self.round);

@@ -43,7 +43,7 @@ pub(super) struct Execution<C> {
 }
 
 /// What one call of a step or compensation led to.
-type Ended<C> = (usize, Event, Option<Save<C>>);
+type CallEnd<C> = (usize, Event, Option<Save<C>>);
 
 impl<C> Execution<C>
 where
@@ -76,7 +76,7 @@ where
     /// Waits for all of a group, and saves what became of each.
     async fn together(
         &mut self,
-        mut running: FuturesUnordered<BoxFuture<'static, Ended<C>>>,
+        mut running: FuturesUnordered<BoxFuture<'static, CallEnd<C>>>,
     ) -> Result<(), Stopped> {
         let ahead = !self.log.is_rolled_back();
         let mut unsavable = None;
@@ -172,7 +172,7 @@ where
         }
     }
 
-    fn run(&self, step: usize) -> BoxFuture<'static, Ended<C>> {
+    fn run(&self, step: usize) -> BoxFuture<'static, CallEnd<C>> {
         let (saga, call) = (Arc::clone(&self.saga), self.call(step, "step"));
         async move {
             let Some(declared) = saga.steps.get(step) else {
@@ -188,7 +188,7 @@ where
         .boxed()
     }
 
-    fn undo(&self, step: usize) -> BoxFuture<'static, Ended<C>> {
+    fn undo(&self, step: usize) -> BoxFuture<'static, CallEnd<C>> {
         let (saga, call) = (Arc::clone(&self.saga), self.call(step, "undo"));
         async move {
             let Some(declared) = saga.steps.get(step) else {
