@@ -169,14 +169,8 @@ impl RedisSentinel {
 
 /// Replicas sync at once. What a server has is in a file too: a primary that comes back empty, as
 /// long as one sentinel believes in it, empties its replicas.
-const SERVER: &[&str] = &[
-    "--repl-diskless-sync",
-    "yes",
-    "--repl-diskless-sync-delay",
-    "0",
-    "--appendonly",
-    "yes",
-];
+const SERVER: &[&str] =
+    &["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--appendonly", "yes"];
 
 /// Writes the configuration of a sentinel, and returns its arguments.
 fn sentinel(directory: &Path, primary: u16, quorum: usize) -> Result<Vec<String>, ServerError> {
