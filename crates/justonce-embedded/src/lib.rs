@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! What is in progress, waiting for a retry or unknown lives in memory, mirrored on disk as far as
-//! the policy needs it. What is settled lives on disk behind a cache. Callers decide in parallel;
+//! What is in progress or unknown lives in memory, mirrored on disk as far as the policy needs it.
+//! What is settled lives on disk behind a cache, also what waits for a retry. Callers decide in parallel;
 //! one writer thread makes their decisions durable in a write-ahead log, one sync for all that came
 //! together ([`commit`]); another applies them to the storage engine in the background.
 //! Point reads wait for no writer.
@@ -36,6 +36,7 @@
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
 mod applier;
+mod bounds;
 mod check;
 mod clock;
 mod clock_floor;
@@ -47,6 +48,7 @@ mod error;
 mod files;
 mod journal;
 mod listing;
+mod live_order;
 mod maintenance;
 mod open;
 mod records;
@@ -55,11 +57,13 @@ mod rows;
 mod state;
 mod step;
 mod sweep;
+mod unindexed;
 mod wal;
 mod watermark;
 mod write;
 mod writer;
 
+pub use bounds::Bounds;
 pub use clock::SystemClock;
 pub use commit_delay::CommitDelay;
 pub use error::OpenError;

@@ -2,15 +2,15 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use justonce_core::store::HealthWarning;
-use justonce_core::{Clock, StoreErrorKind, Timestamp, codec};
+use justonce_core::store::{HealthWarning, Stored};
+use justonce_core::{Clock, RecordId, StoreErrorKind, Timestamp, codec};
 
 use crate::applier::{Applied, Applier};
+use crate::bounds::{Bounds, unsettled_bytes};
 use crate::check::{self, Found, Manifest, ManifestWriter};
 use crate::clock::SystemClock;
 use crate::clock_floor;
@@ -24,6 +24,7 @@ use crate::journal::{self, Recovered};
 use crate::state::{Fences, Live, Row, State, Time, is_settled};
 use crate::step::Stepper;
 use crate::sweep::SweepPosition;
+use crate::unindexed::Candidates;
 use crate::wal::{self, ApplyQueue, Gap, Heading, Wal};
 use crate::watermark::Watermark;
 use crate::write::{DiskOp, DiskState, Write};
@@ -94,6 +95,7 @@ pub struct EmbeddedBuilder {
     directory: PathBuf,
     cache_bytes: u64,
     hot_bytes: u64,
+    bounds: Bounds,
     clock: Option<Box<dyn Clock>>,
     delay: CommitDelay,
     reset_clock_floor: bool,
@@ -115,6 +117,7 @@ impl EmbeddedStore {
             directory: directory.as_ref().to_owned(),
             cache_bytes: DEFAULT_CACHE_BYTES,
             hot_bytes: DEFAULT_HOT_BYTES,
+            bounds: Bounds::default(),
             clock: None,
             delay: CommitDelay::adaptive(),
             reset_clock_floor: false,
@@ -140,6 +143,12 @@ impl EmbeddedBuilder {
     /// The size of the cache of recently used settled records. Default: 64 MiB.
     pub fn hot_bytes(mut self, bytes: u64) -> Self {
         self.hot_bytes = bytes;
+        self
+    }
+
+    /// How much the store keeps in memory beside its caches. Default: [`Bounds::default`].
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
         self
     }
 
@@ -205,7 +214,7 @@ impl EmbeddedBuilder {
         let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
         let time = time(directory, &disk, clock, log.row.now, reset)?;
         warnings.extend(clock_floor::warning(directory, time.ahead));
-        let state = Arc::new(recovered(disk, time, &log, self.hot_bytes)?);
+        let state = Arc::new(recovered(disk, time, &log, self.hot_bytes, self.bounds)?);
         let apply_queue = Arc::new(ApplyQueue::starting_at(last.number));
         let wal =
             Wal::open(directory, Arc::clone(&apply_queue)).map_err(io("cannot open the log"))?;
@@ -334,12 +343,19 @@ fn time(
 }
 
 /// The shared state as the disk has it.
-fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<State, OpenError> {
+fn recovered(
+    disk: Disk,
+    time: Time,
+    log: &Recovered,
+    hot_bytes: u64,
+    bounds: Bounds,
+) -> Result<State, OpenError> {
     let next = log.row.fences_reserved.max(1);
     let fences = Fences::starting_at(next, next);
-    let state = State::new(disk, time, hot_bytes, fences);
+    let state = State::new(disk, time, hot_bytes, bounds, fences);
     let now = state.now();
     let mut unread = Vec::new();
+    let mut candidates = Candidates::default();
     for id in log.unsettled.iter().copied() {
         let found = match state.record_on_disk(&id) {
             Ok(found) => found,
@@ -350,22 +366,16 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
             }
             Err(error) => return Err(OpenError::Damaged(error)),
         };
-        let Some((mut stored, bytes)) = found.filter(|(s, _)| !is_settled(&s.entry)) else {
-            continue;
-        };
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let dirty = clock_floor::shift_back(&mut stored, now);
-        let live = Live {
-            row: Some(Arc::new(Row { stored, bytes })),
-            on_disk: DiskState::Live,
-            dirty,
-            pending: None,
-            change: 1,
-            queued: None,
-            waiters: None,
-        };
-        state.table.of(&id).live.insert(id, live);
-        state.live_count.fetch_add(1, Ordering::Relaxed);
+        match found {
+            Some((stored, bytes)) if is_settled(&stored.entry) => {
+                candidates.add(id, stored, bytes);
+            }
+            Some((stored, bytes)) => keep_in_memory(&state, id, stored, bytes, now),
+            None => {}
+        }
+    }
+    for (id, (stored, bytes)) in candidates.unindexed(&state.disk).map_err(OpenError::Damaged)? {
+        keep_in_memory(&state, id, stored, bytes, now);
     }
     // The state is new, so this is the first call.
     let _ = state.unread.set(unread);
@@ -373,6 +383,24 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
         first.done = log.row.done;
     }
     Ok(state)
+}
+
+/// Puts a record into the table, as the disk has it.
+fn keep_in_memory(state: &State, id: RecordId, mut stored: Stored, bytes: usize, now: Timestamp) {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    state.bounded.unsettled.replace(None, unsettled_bytes(&stored));
+    let dirty = clock_floor::shift_back(&mut stored, now);
+    let live = Live {
+        row: Some(Arc::new(Row { stored, bytes })),
+        on_disk: DiskState::Live,
+        dirty,
+        pending: None,
+        change: 1,
+        queued: None,
+        waiters: None,
+    };
+    state.table.of(&id).live.insert(id, live);
+    state.order.insert(id);
 }
 
 impl Inner {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use justonce_core::store::{Records, Stored};
-use justonce_core::{Answer, Fence, RecordId, Step, StoreResult, is_running};
-use tokio::sync::Notify;
+use justonce_core::{Answer, ClaimEnd, Fence, RecordId, Step, StoreResult, is_running};
 
 use crate::open::EmbeddedStore;
+use crate::state::ClaimWaiters;
 use crate::step::{StepResult, closed, durable};
 use crate::write::Write;
 
@@ -42,24 +42,22 @@ impl Records for EmbeddedStore {
         Ok(self.0.state.settled(id)?.map(|found| found.row.stored.clone()))
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         let Some(waiters) = self.waiting_for(id, fence) else {
-            return Ok(());
+            return Ok(None);
         };
-        // If the claim ended between the two reads, its waiters were removed with it, and the
-        // second read finds others or none.
-        let woken = waiters.notified();
-        let still = self.waiting_for(id, fence);
-        if still.is_some_and(|now| Arc::ptr_eq(&now, &waiters)) {
-            woken.await;
+        let (ended, pending) = waiters.ended().await;
+        let Some(ended) = ended else { return Ok(None) };
+        if let Some(ticket) = pending {
+            durable(ticket).await?;
         }
-        Ok(())
+        Ok(Some(ended.clone()))
     }
 }
 
 impl EmbeddedStore {
     /// The waiters for the claim with this fence, if it is running.
-    fn waiting_for(&self, id: &RecordId, fence: Fence) -> Option<Arc<Notify>> {
+    fn waiting_for(&self, id: &RecordId, fence: Fence) -> Option<Arc<ClaimWaiters>> {
         let mut shard = self.0.state.table.of(id);
         let now = self.0.state.now();
         let live = shard.live.get_mut(id)?;

@@ -2,21 +2,18 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use justonce_core::store::Stored;
 use justonce_core::{
-    Action, Answer, Change, Decision, Entry, Existing, Fence, RecordId, StoreError, StoreErrorKind,
-    StoreResult, codec, ends_claim,
+    Action, Answer, Change, ClaimEnd, Decision, Entry, Existing, Fence, RecordId, StoreError,
+    StoreErrorKind, StoreResult, codec, ends_claim,
 };
 
+use crate::bounds::unsettled_bytes;
 use crate::commit::{Closed, GroupCommit, Ticket};
 use crate::rows::RowWrite;
-use crate::state::{Found, Live, MAX_LIVE, Row, Shard, State, is_settled};
+use crate::state::{Found, Live, Row, Shard, State, is_settled};
 use crate::write::{DiskOp, DiskState, Write};
-
-/// More than this many writes in the queue mean that the disk does not keep up.
-const MAX_QUEUED: usize = 100_000;
 
 /// What came of trying a step.
 pub(crate) enum StepResult {
@@ -39,6 +36,14 @@ struct Before {
     live: Option<Live>,
     /// The rows that go with the step.
     rows: Vec<RowWrite>,
+}
+
+impl Before {
+    /// About how much memory it takes; nothing if it is not unsettled in the table.
+    fn unsettled_bytes(&self) -> Option<u64> {
+        let row = self.live.as_ref().and_then(|live| live.row.as_ref());
+        row.and_then(|row| unsettled_bytes(&row.stored))
+    }
 }
 
 impl Stepper<'_> {
@@ -131,7 +136,7 @@ impl Stepper<'_> {
         decision: Decision,
         fresh: Fence,
     ) -> StoreResult<StepResult> {
-        if let Err(error) = self.admit(action, &before) {
+        if let Err(error) = self.admit(action, &before, &decision) {
             restore(shard, id, before);
             return Err(error);
         }
@@ -148,23 +153,12 @@ impl Stepper<'_> {
     }
 
     /// Whether the store can take a write now.
-    fn admit(&self, action: &Action, before: &Before) -> StoreResult<()> {
+    fn admit(&self, action: &Action, before: &Before, decision: &Decision) -> StoreResult<()> {
         self.state.writable()?;
-        if self.commits.waiting() > MAX_QUEUED {
-            return Err(StoreError::not_applied(
-                StoreErrorKind::Unavailable,
-                format!("the disk does not keep up: {MAX_QUEUED} writes are waiting"),
-            ));
-        }
-        let full = self.state.live_count.load(Ordering::Relaxed) >= MAX_LIVE;
-        if full && before.live.is_none() && matches!(action, Action::Begin(_)) {
-            return Err(StoreError::not_applied(
-                StoreErrorKind::Full,
-                format!(
-                    "{MAX_LIVE} operations are in progress, waiting for a retry or unknown: \
-                     resolve some before beginning more"
-                ),
-            ));
+        self.state.bounded.admit_write(action)?;
+        // A claim in the place of another takes no more memory.
+        if matches!(decision.answer, Answer::Claimed(_)) && before.unsettled_bytes().is_none() {
+            self.state.bounded.admit_claim()?;
         }
         Ok(())
     }
@@ -196,17 +190,21 @@ impl Stepper<'_> {
             return Err(closed());
         };
         // From here on the decision stands.
+        let unsettled = planned.row.as_ref().and_then(|row| unsettled_bytes(&row.stored));
+        self.state.bounded.unsettled.replace(before.unsettled_bytes(), unsettled);
         let was_live = before.live.is_some();
         let (old_pending, old_queued, mut waiters) = before
             .live
             .map_or((None, None, None), |live| (live.pending, live.queued, live.waiters));
         if ended && let Some(waiters) = waiters.take() {
-            waiters.notify_waiters();
+            let row = planned.row.as_ref();
+            let end = row.and_then(|row| ClaimEnd::of(&row.stored.entry, self.state.now()));
+            waiters.end((end, ticket.clone().or_else(|| old_pending.clone())));
         }
         if !was_live {
             self.state.hot.remove(&id);
             if let DiskState::Done(state, bytes) = before.on_disk {
-                shard.done.sub(state, u64::from(bytes));
+                shard.undone.add(state, u64::from(bytes));
             }
         }
         let wait = ticket.clone().filter(|_| durable);
@@ -221,29 +219,30 @@ impl Stepper<'_> {
         } else {
             shard.left += 1;
         }
-        self.count(was_live, keep);
+        match (was_live, keep) {
+            (false, true) => self.state.order.insert(id),
+            (true, false) => self.state.order.remove(&id),
+            _ => {}
+        }
         Ok(StepResult::Decided(answer, wait))
     }
 
     /// Hands a write to the writer, with the rows that go with it.
     fn queue(&self, write: Write, rows: Vec<RowWrite>, durable: bool) -> Result<Ticket, Closed> {
+        let count = |write: Write| {
+            let queued_bytes = write.bytes();
+            self.state.bounded.queued.add(queued_bytes);
+            Write { queued_bytes, ..write }
+        };
         if rows.is_empty() {
             // The work of a sweep, for which no caller waits, does not wake the writer.
             let enqueue =
                 if durable { GroupCommit::enqueue } else { GroupCommit::enqueue_deferred };
-            return enqueue(self.commits, write);
+            return enqueue(self.commits, count(write));
         }
         self.state.rows.queue(rows, |rows, rows_change| {
-            self.commits.enqueue(Write { rows, rows_change, ..write })
+            self.commits.enqueue(count(Write { rows, rows_change, ..write }))
         })
-    }
-
-    fn count(&self, was_live: bool, is_live: bool) {
-        match (was_live, is_live) {
-            (false, true) => self.state.live_count.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.state.live_count.fetch_sub(1, Ordering::Relaxed),
-            _ => 0,
-        };
     }
 }
 
