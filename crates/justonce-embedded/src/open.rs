@@ -1,13 +1,13 @@
-//! Opening and closing an embedded store.
+//! Opening an embedded store.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use justonce_core::store::{HealthWarning, Stored};
-use justonce_core::{Clock, RecordId, StoreErrorKind, Timestamp, codec};
+use justonce_core::{Clock, RecordId, StoreErrorKind, Timestamp};
 
 use crate::applier::{Applied, Applier};
 use crate::bounds::{Bounds, unsettled_bytes};
@@ -18,16 +18,17 @@ use crate::commit::{GroupCommit, Sink as _};
 use crate::commit_delay::CommitDelay;
 use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
-use crate::error::OpenError;
+use crate::error::{CloseError, OpenError};
 use crate::files::{Modes, create_folder, private};
 use crate::journal::{self, Recovered};
+use crate::refresh::RefreshOnDrop;
 use crate::state::{Fences, Live, Row, State, Time, is_settled};
 use crate::step::Stepper;
 use crate::sweep::SweepPosition;
 use crate::unindexed::Candidates;
 use crate::wal::{self, ApplyQueue, Gap, Heading, Wal};
 use crate::watermark::Watermark;
-use crate::write::{DiskOp, DiskState, Write};
+use crate::write::{DiskState, Write};
 use crate::writer::Writer;
 
 /// The default size of the block cache, in bytes.
@@ -44,7 +45,8 @@ const ENGINE_LOCK: &str = "lock";
 /// A durable store in this process.
 ///
 /// Dropping it closes it: what is queued is written, claims that were only in memory too. That
-/// blocks for a moment; so does opening.
+/// blocks for a moment; so does opening. [`close`](Self::close) does the same, and says what could
+/// not be written.
 ///
 /// ```
 /// use justonce_embedded::EmbeddedStore;
@@ -72,21 +74,14 @@ pub(crate) struct Inner {
     pub(crate) row_writer: Mutex<()>,
     /// What operators should know; it does not change while the store is open.
     pub(crate) warnings: Vec<HealthWarning>,
-    applier: Mutex<Option<JoinHandle<Option<ManifestWriter>>>>,
+    pub(crate) applier: Mutex<Option<JoinHandle<Option<ManifestWriter>>>>,
     directory: PathBuf,
+    /// How closing ended, once it has.
+    pub(crate) closed: OnceLock<Result<(), CloseError>>,
     /// Dropped after the state, and so after the storage engine: the files that the engine makes
     /// until then are listed too.
-    closed: RefreshOnClose,
+    pub(crate) refresh: RefreshOnDrop,
     _lock: DirectoryLock,
-}
-
-/// Writes the list of files once the storage engine has ended.
-struct RefreshOnClose(Option<ManifestWriter>);
-
-impl Drop for RefreshOnClose {
-    fn drop(&mut self) {
-        self.0.iter_mut().for_each(ManifestWriter::refresh_if_possible);
-    }
 }
 
 /// The settings of an [`EmbeddedStore`].
@@ -254,7 +249,8 @@ impl EmbeddedBuilder {
             warnings,
             applier: Mutex::new(Some(applier)),
             directory: directory.clone(),
-            closed: RefreshOnClose(None),
+            closed: OnceLock::new(),
+            refresh: RefreshOnDrop::default(),
             _lock: lock,
         })))
     }
@@ -407,41 +403,11 @@ impl Inner {
     pub(crate) fn stepper(&self) -> Stepper<'_> {
         Stepper { state: &self.state, commits: &self.commits }
     }
-
-    /// Queues what is only in memory, so that a clean restart finds everything.
-    fn persist_memory(&self) {
-        for mut shard in self.state.table.each() {
-            for (id, live) in &mut shard.live {
-                let Some(row) = live.row.as_ref().filter(|_| live.dirty) else {
-                    continue;
-                };
-                let op = Some(DiskOp::Put(codec::encode(id, &row.stored)));
-                let (replaces, adds) = (live.on_disk, DiskState::Live);
-                let write = Write { id: *id, op, replaces, adds, ..Write::empty() };
-                if self.commits.enqueue(write).is_ok() {
-                    live.dirty = false;
-                }
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner").finish_non_exhaustive()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.persist_memory();
-        // The writer goes with its thread, and the applier's work ends with the writer.
-        self.commits.close();
-        let applier = self.applier.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(applier) = applier {
-            // One that panicked leaves its work to the log.
-            self.closed = RefreshOnClose(applier.join().ok().flatten());
-        }
     }
 }
 

@@ -6,8 +6,8 @@ use justonce_core::store::{Records, Stored};
 use justonce_core::{Answer, ClaimEnd, Fence, RecordId, Step, StoreResult, is_running};
 
 use crate::open::EmbeddedStore;
-use crate::state::ClaimWaiters;
-use crate::step::{StepResult, closed, durable};
+use crate::state::{ClaimWaiters, closed};
+use crate::step::{StepResult, durable};
 use crate::write::Write;
 
 impl Records for EmbeddedStore {

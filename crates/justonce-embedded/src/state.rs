@@ -1,7 +1,7 @@
 //! What the callers and the writer thread share.
 
 use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub(crate) struct State {
     /// The callers' rows that the storage engine does not have yet.
     pub(crate) rows: PendingRows,
     pub(crate) stopped: OnceLock<Arc<str>>,
+    /// The store is being closed.
+    closing: AtomicBool,
     /// Records that could not be read.
     pub(crate) damage: DamageLog,
     /// Those that may be unsettled: they are named further on, for when they can be read again.
@@ -171,6 +173,7 @@ impl State {
             fences,
             rows: PendingRows::default(),
             stopped: OnceLock::new(),
+            closing: AtomicBool::new(false),
             damage: DamageLog::default(),
             unread: OnceLock::new(),
             time,
@@ -192,9 +195,16 @@ impl State {
         clock_floor::refuse_older(decision, entry, action, now, self.time.clock_reset_at)
     }
 
-    /// Refuses what would write once the store has stopped.
+    /// Whoever holds the lock of a shard is done before the shard is looked through for what must
+    /// be written; whoever comes later is refused.
+    pub(crate) fn refuse_writes(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Refuses what would write once the store has stopped, or is being closed.
     pub(crate) fn writable(&self) -> StoreResult<()> {
         match self.stopped.get() {
+            None if self.closing.load(Ordering::Acquire) => Err(closed()),
             None => Ok(()),
             Some(why) => Err(StoreError::not_applied(
                 StoreErrorKind::Stopped,
@@ -255,6 +265,10 @@ impl State {
             self.hot.insert(*id, Arc::clone(row));
         }
     }
+}
+
+pub(crate) fn closed() -> StoreError {
+    StoreError::not_applied(StoreErrorKind::Stopped, "the embedded store is closed")
 }
 
 /// A settled record and where it was found.

@@ -12,7 +12,7 @@ use justonce_core::{
 use crate::bounds::unsettled_bytes;
 use crate::commit::{Closed, GroupCommit, Ticket};
 use crate::rows::RowWrite;
-use crate::state::{Found, Live, Row, Shard, State, is_settled};
+use crate::state::{Found, Live, Row, Shard, State, closed, is_settled};
 use crate::write::{DiskOp, DiskState, Write};
 
 /// What came of trying a step.
@@ -331,10 +331,6 @@ fn rows_left_out() -> StoreError {
 /// such promise.
 const fn needs_durability(answer: &Answer) -> bool {
     !matches!(answer, Answer::Existing(Existing::Busy(_) | Existing::Mismatch) | Answer::Claimable)
-}
-
-pub(crate) fn closed() -> StoreError {
-    StoreError::not_applied(StoreErrorKind::Stopped, "the embedded store is closed")
 }
 
 /// Waits until a decision is on disk.

@@ -15,7 +15,7 @@ use justonce::store::{
 use justonce::{EmbeddedStore, Engine, Entropy, StoreError, StoreResult, SystemClock};
 use metrics::{Counter, counter};
 
-use crate::background::CountRounds;
+use crate::background::CountBackground;
 use crate::config::{NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl};
 use crate::metrics::CACHE_LOOKUPS;
 
@@ -32,7 +32,8 @@ const HOT_BYTES: u64 = 32 * 1024 * 1024;
 pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<Engine> {
     let store = open(&settings.store, &settings.stores).await?;
     let engine = Engine::builder_shared(store).limits(limits(settings));
-    Ok(engine.worker_observer(Arc::new(CountRounds)).build())
+    let observer = Arc::new(CountBackground);
+    Ok(engine.worker_observer(observer.clone()).not_stored_observer(observer).build())
 }
 
 fn limits(settings: &Settings) -> EngineLimits {
