@@ -108,8 +108,10 @@ impl Drop for Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use justonce_core::engine::Begun;
-    use justonce_core::{Engine, Key, OnLapsed, Operation, Outcome, Policy, Ran, Scope};
+    use justonce_core::store::Records;
+    use justonce_core::{
+        Answer, Engine, Key, OnLapsed, Operation, Outcome, Owner, Policy, Ran, Scope, Step, Token,
+    };
 
     fn operation(key: &str) -> Operation {
         let policy = Policy::builder().on_lapsed(OnLapsed::Rerun).build().unwrap();
@@ -124,9 +126,8 @@ mod tests {
         let engine = Engine::builder_shared(store.clone()).build();
         let done = operation("done");
         engine.run(&done, async |_| Ok(Outcome::bytes("done"))).await.unwrap();
-        let Begun::Claimed(claim) = engine.begin(&operation("running")).await.unwrap() else {
-            panic!("it was new");
-        };
+        let begin = Step::begin(&operation("running"), Owner::new("a"), Token(1));
+        assert!(matches!(store.apply(&begin).await.unwrap(), Answer::Claimed(_)));
         for _ in 0..2 {
             store.close().unwrap();
         }
@@ -134,21 +135,20 @@ mod tests {
         assert_eq!(replayed, Ran::Replayed(Outcome::bytes("done")));
         let refused = engine.begin(&operation("new")).await.unwrap_err().to_string();
         assert!(refused.contains("closed"), "{refused}");
-        drop((claim, engine, store));
+        drop((engine, store));
 
         // The claim was only in memory.
-        let engine = Engine::new(EmbeddedStore::open(directory.path()).unwrap());
-        assert!(engine.inspect(operation("running").id()).await.unwrap().is_some());
+        let store = EmbeddedStore::open(directory.path()).unwrap();
+        assert!(store.get(&operation("running").id()).await.unwrap().is_some());
     }
 
     #[tokio::test]
     async fn closing_says_what_could_not_be_written() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Arc::new(EmbeddedStore::open(directory.path()).unwrap());
-        let engine = Engine::builder_shared(store.clone()).build();
-        let mut claims = Vec::new();
+        let store = EmbeddedStore::open(directory.path()).unwrap();
         for key in ["a", "b", "c"] {
-            claims.push(engine.begin(&operation(key)).await.unwrap());
+            let begin = Step::begin(&operation(key), Owner::new("a"), Token(1));
+            assert!(matches!(store.apply(&begin).await.unwrap(), Answer::Claimed(_)));
         }
         store.0.state.stop("the disk is full");
         let error = store.close().unwrap_err();

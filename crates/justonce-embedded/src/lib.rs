@@ -52,6 +52,7 @@ mod listing;
 mod live_order;
 mod maintenance;
 mod open;
+mod reads;
 mod records;
 mod refresh;
 mod row_writes;

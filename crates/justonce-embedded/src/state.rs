@@ -18,6 +18,7 @@ use crate::clock_floor;
 use crate::commit::Ticket;
 use crate::disk::Disk;
 use crate::live_order::LiveOrder;
+use crate::reads::Reads;
 use crate::rows::PendingRows;
 use crate::write::DiskState;
 
@@ -38,6 +39,11 @@ pub(crate) struct State {
     pub(crate) stopped: OnceLock<Arc<str>>,
     /// The store is being closed.
     closing: AtomicBool,
+    /// How single records are read from disk.
+    pub(crate) reads: Reads,
+    /// Called before each of those reads.
+    #[cfg(test)]
+    pub(crate) before_read: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Records that could not be read.
     pub(crate) damage: DamageLog,
     /// Those that may be unsettled: they are named further on, for when they can be read again.
@@ -174,6 +180,9 @@ impl State {
             rows: PendingRows::default(),
             stopped: OnceLock::new(),
             closing: AtomicBool::new(false),
+            reads: Reads::default(),
+            #[cfg(test)]
+            before_read: OnceLock::new(),
             damage: DamageLog::default(),
             unread: OnceLock::new(),
             time,
@@ -220,10 +229,24 @@ impl State {
 
     /// A settled record, from the cache or from disk.
     pub(crate) fn settled(&self, id: &RecordId) -> StoreResult<Option<Found>> {
-        if let Some(row) = self.hot.get(id) {
-            return Ok(Some(Found { row, cached: true }));
+        match self.cached(id) {
+            Some(found) => Ok(Some(found)),
+            None => self.read(id),
         }
-        let found = self.record_on_disk(id)?;
+    }
+
+    /// A settled record, from the cache.
+    pub(crate) fn cached(&self, id: &RecordId) -> Option<Found> {
+        self.hot.get(id).map(|row| Found { row, cached: true })
+    }
+
+    /// A settled record, from disk.
+    pub(crate) fn read(&self, id: &RecordId) -> StoreResult<Option<Found>> {
+        let found = self.reads.timed(|| {
+            #[cfg(test)]
+            self.before_read.get().into_iter().for_each(|hook| hook());
+            self.record_on_disk(id)
+        })?;
         Ok(found.map(|(stored, bytes)| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             Found { row: Arc::new(Row { stored, bytes }), cached: false }

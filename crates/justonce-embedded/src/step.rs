@@ -23,6 +23,21 @@ pub(crate) enum StepResult {
     NoFences,
 }
 
+/// What came of trying a step without a slow look at the disk.
+pub(crate) enum Attempt {
+    /// It was made.
+    Made(StepResult),
+    /// The record is not in memory. The number shows later whether it has been there since.
+    NeedsDisk(u64),
+}
+
+/// What the table says of a step.
+enum InTable {
+    Decided(StoreResult<StepResult>),
+    /// The record is not there. The number shows later whether it has been since.
+    Not(u64),
+}
+
 /// Takes steps on the shared state.
 pub(crate) struct Stepper<'a> {
     pub(crate) state: &'a State,
@@ -60,43 +75,81 @@ impl Stepper<'_> {
         mut rows: Vec<RowWrite>,
     ) -> StoreResult<StepResult> {
         loop {
-            let left = {
-                let mut shard = self.state.table.of(&id);
-                if let Some(tried) = self.step_live(&mut shard, id, action, &mut rows) {
-                    return tried;
-                }
-                shard.left
+            let left = match self.in_table(id, action, &mut rows) {
+                InTable::Decided(result) => return result,
+                InTable::Not(left) => left,
             };
-            // The record is not in memory: what is on disk counts, and reading it needs no lock.
             let found = self.state.settled(&id)?;
-            let fresh = match (action, &found) {
-                (Action::Begin(_), None) => self.state.fences.allocate(),
-                _ => Some(Fence::NONE),
-            };
-            let Some(fresh) = fresh else { return Ok(StepResult::NoFences) };
-            let entry = found.as_ref().map(|found| &found.row.stored.entry);
-            let decision = self.state.decide(entry, action, fresh);
-            // Rows go with claims that are alive; those are in the table.
-            if leaves_out(&rows, &decision) {
-                return Err(rows_left_out());
+            if let Some(result) = self.with_found(id, action, &rows, found, left)? {
+                return Ok(result);
             }
-            if changes_nothing(&decision) {
-                if let Some(Found { row, cached: false }) = &found {
-                    self.state.remember(&id, row, left);
-                }
-                return Ok(StepResult::Decided(decision.answer, None));
-            }
-            let mut shard = self.state.table.of(&id);
-            if shard.left != left || shard.live.contains_key(&id) {
-                continue;
-            }
-            let row = found.map(|found| found.row);
-            let on_disk = row.as_ref().map_or(DiskState::Absent, |row| {
-                DiskState::Done(row.stored.entry.state_name(), row.bytes)
-            });
-            let before = Before { row, on_disk, live: None, rows: Vec::new() };
-            return self.decide(&mut shard, id, action, before, decision, fresh);
         }
+    }
+
+    /// Decides a step unless that needs a slow look at the disk.
+    pub(crate) fn attempt_fast(&self, id: RecordId, action: &Action) -> StoreResult<Attempt> {
+        loop {
+            let left = match self.in_table(id, action, &mut Vec::new()) {
+                InTable::Decided(result) => return result.map(Attempt::Made),
+                InTable::Not(left) => left,
+            };
+            let found = match self.state.cached(&id) {
+                None if !self.state.reads.are_fast() => return Ok(Attempt::NeedsDisk(left)),
+                None => self.state.read(&id)?,
+                found => found,
+            };
+            if let Some(result) = self.with_found(id, action, &[], found, left)? {
+                return Ok(Attempt::Made(result));
+            }
+        }
+    }
+
+    /// A step on a record if it is in the table; else what a later look must know.
+    fn in_table(&self, id: RecordId, action: &Action, rows: &mut Vec<RowWrite>) -> InTable {
+        let mut shard = self.state.table.of(&id);
+        match self.step_live(&mut shard, id, action, rows) {
+            Some(result) => InTable::Decided(result),
+            None => InTable::Not(shard.left),
+        }
+    }
+
+    /// A step on a record that was not in the table: what was found of it counts, and finding it
+    /// needed no lock. Nothing if the record has changed since.
+    pub(crate) fn with_found(
+        &self,
+        id: RecordId,
+        action: &Action,
+        rows: &[RowWrite],
+        found: Option<Found>,
+        left: u64,
+    ) -> StoreResult<Option<StepResult>> {
+        let fresh = match (action, &found) {
+            (Action::Begin(_), None) => self.state.fences.allocate(),
+            _ => Some(Fence::NONE),
+        };
+        let Some(fresh) = fresh else { return Ok(Some(StepResult::NoFences)) };
+        let entry = found.as_ref().map(|found| &found.row.stored.entry);
+        let decision = self.state.decide(entry, action, fresh);
+        // Rows go with claims that are alive; those are in the table.
+        if leaves_out(rows, &decision) {
+            return Err(rows_left_out());
+        }
+        if changes_nothing(&decision) {
+            if let Some(Found { row, cached: false }) = &found {
+                self.state.remember(&id, row, left);
+            }
+            return Ok(Some(StepResult::Decided(decision.answer, None)));
+        }
+        let mut shard = self.state.table.of(&id);
+        if shard.left != left || shard.live.contains_key(&id) {
+            return Ok(None);
+        }
+        let row = found.map(|found| found.row);
+        let on_disk = row.as_ref().map_or(DiskState::Absent, |row| {
+            DiskState::Done(row.stored.entry.state_name(), row.bytes)
+        });
+        let before = Before { row, on_disk, live: None, rows: Vec::new() };
+        self.decide(&mut shard, id, action, before, decision, fresh).map(Some)
     }
 
     /// A step on a record that is in the table.

@@ -186,7 +186,7 @@ async fn one_completion_tells_every_waiter_without_another_step() {
     for on_lapsed in [OnLapsed::Rerun, OnLapsed::Hold] {
         calls.lock().unwrap().clear();
         let policy = Policy::builder().on_lapsed(on_lapsed).build().unwrap();
-        let key = Key::client(&format!("{on_lapsed:?}")).unwrap();
+        let key = Key::client(format!("{on_lapsed:?}")).unwrap();
         let operation = Operation::without_fingerprint(Scope::global(), key)
             .with_policy(policy)
             .on_concurrent(OnConcurrent::Wait(MINUTE));
