@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use justonce_core::store::{BoundUse, Stored};
 use justonce_core::{Action, Entry, Record, State, StoreError, StoreErrorKind, StoreResult};
 
-/// How much an [`EmbeddedStore`](crate::EmbeddedStore) keeps in memory beside its caches. At a bound
-/// new operations are refused; those that are running can still end.
+/// How much an [`EmbeddedStore`](crate::EmbeddedStore) keeps in memory beside its caches. At a
+/// bound new operations are refused; those that are running can still end.
 ///
 /// ```
 /// use justonce_embedded::{Bounds, EmbeddedStore};

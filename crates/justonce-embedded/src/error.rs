@@ -91,8 +91,8 @@ impl From<OpenError> for StoreError {
     }
 }
 
-/// What could not be written when a store was closed. Whatever was acknowledged as durable is in the
-/// log, and the next opening finds it.
+/// What could not be written when a store was closed. Whatever was acknowledged as durable is in
+/// the log, and the next opening finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloseError {
     pub(crate) why: Arc<str>,

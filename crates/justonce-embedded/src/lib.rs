@@ -24,10 +24,11 @@
 //! ```
 //!
 //! What is in progress or unknown lives in memory, mirrored on disk as far as the policy needs it.
-//! What is settled lives on disk behind a cache, also what waits for a retry. Callers decide in parallel;
-//! one writer thread makes their decisions durable in a write-ahead log, one sync for all that came
-//! together ([`commit`]); another applies them to the storage engine in the background.
-//! Point reads wait for no writer.
+//! What is settled lives on disk behind a cache, also what waits for a retry. Callers decide in
+//! parallel; one writer thread makes their decisions durable in a write-ahead log, one sync for all
+//! that came together ([`commit`]); another applies them to the storage engine in the background.
+//! Point reads wait for no writer, and one that waits for the disk keeps no other task waiting.
+//! What is in memory is bounded ([`Bounds`]).
 //!
 //! Beside the records lie rows of your own, written in one batch with a checkpoint or an
 //! outcome ([`EmbeddedStore::checkpoint_with`], [`EmbeddedStore::outcome_with`]).

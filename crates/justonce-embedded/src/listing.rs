@@ -1,8 +1,8 @@
 //! One page of the records, from memory and from disk.
 //!
 //! Both have the records in the order of their names. A portion of what is in memory is taken
-//! first, and then what the disk has up to the end of the portion: a record that goes from memory to
-//! disk meanwhile is found in one of them.
+//! first, and then what the disk has up to the end of the portion: a record that goes from memory
+//! to disk meanwhile is found in one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -271,7 +271,7 @@ mod tests {
         let policy = Arc::new(Policy::builder().on_lapsed(OnLapsed::Hold).build().unwrap());
         let now = store.0.state.now();
         let ids = (0..count).map(|key| {
-            let key = Key::client(&format!("key-{key}")).unwrap();
+            let key = Key::client(format!("key-{key}")).unwrap();
             let operation = Operation::without_fingerprint(Scope::global(), key);
             let operation = operation.with_policy(Arc::clone(&policy));
             let Step { id, action, .. } = Step::begin(&operation, Owner::new("a"), Token(1));

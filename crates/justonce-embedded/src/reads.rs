@@ -1,9 +1,9 @@
 //! Reads of single records from disk, on threads of their own while they are slow.
 //!
 //! Most reads find their blocks in memory, and most of those that find nothing are answered by a
-//! filter: handing one to another thread costs more than the read itself. But one that waits for the
-//! disk keeps every task of its thread waiting. So reads begin on other threads; after some that
-//! were fast they are made where they are needed, until one is slow.
+//! filter: handing one to another thread costs more than the read itself. But one that waits for
+//! the disk keeps every task of its thread waiting. So reads begin on other threads; after some
+//! that were fast they are made where they are needed, until one is slow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 const SLOW: Duration = Duration::from_micros(100);
 /// So many fast reads in a row show that the disk is not needed.
 const FAST_IN_A_ROW: u32 = 64;
-/// The most reads on other threads at once: disks are not faster with more, and each takes a thread.
+/// The most reads on other threads at once: each takes one.
 const MAX_APART: usize = 16;
 
 /// How reads are made now.
@@ -45,12 +45,17 @@ impl Reads {
     pub(crate) fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
         let start = now();
         let result = read();
-        if start.elapsed() > SLOW {
+        self.learn(start.elapsed());
+        result
+    }
+
+    /// A read has taken so long.
+    fn learn(&self, took: Duration) {
+        if took > SLOW {
             self.fast.store(0, Ordering::Relaxed);
         } else if !self.are_fast() {
             self.fast.fetch_add(1, Ordering::Relaxed);
         }
-        result
     }
 
     /// Makes a read on another thread. One whose caller leaves ends in its place all the same.
@@ -78,4 +83,21 @@ impl Reads {
 #[expect(clippy::disallowed_methods, reason = "measures the disk; no rule depends on it")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_that_were_fast_are_made_where_they_are_needed_until_one_is_slow() {
+        let reads = Reads::default();
+        assert!(!reads.are_fast(), "nothing is known of the disk");
+        (1..FAST_IN_A_ROW).for_each(|_| reads.learn(SLOW));
+        assert!(!reads.are_fast());
+        reads.learn(SLOW);
+        assert!(reads.are_fast());
+        reads.learn(SLOW * 2);
+        assert!(!reads.are_fast());
+    }
 }

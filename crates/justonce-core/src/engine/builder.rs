@@ -241,8 +241,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Gets every step that was taken in the background, for a caller who had left, and could not be
-    /// stored. Default: none; the engine logs it either way.
+    /// Gets every step that was taken in the background, for a caller who had left, and could not
+    /// be stored. Default: none; the engine logs it either way.
     ///
     /// ```
     /// use justonce_core::engine::{NotStored, NotStoredObserver};
