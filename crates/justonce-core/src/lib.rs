@@ -71,8 +71,8 @@ pub use policy::{
     PolicyBuilder, PolicyError,
 };
 pub use protocol::{
-    Abandonment, Action, Answer, AwaitingRetry, Begin, Busy, BusyWhy, Change, Claimed, Decision,
-    Entry, Existing, Failed, Failure, FailureKind, HowResolved, InProgress, Lost,
+    Abandonment, Action, Answer, AwaitingRetry, Begin, Busy, BusyWhy, Change, ClaimEnd, Claimed,
+    Decision, Entry, Existing, Failed, Failure, FailureKind, HowResolved, InProgress, Lost,
     MAX_NOTE_TEXT_BYTES, MAX_NOTES, Note, NoteKind, Record, RefusedStep, Replay, Resolution,
     Resolve, Resolver, Settled, State, StateName, Step, Subject, SweepDone, Timeline, Tombstone,
     Unknown, UnknownReason, UnknownSince, Why, ends_claim, is_running, state_at, transition,

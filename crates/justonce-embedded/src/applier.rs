@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use justonce_core::store::{IdMap, Stats};
 use justonce_core::{RecordId, StateName, Timestamp};
@@ -112,10 +111,14 @@ fn count(write: &Write, done: &mut Stats) {
     }
 }
 
+/// The moment under which the expiry index has what ends at this one, in milliseconds.
+pub(crate) fn indexed_at(end: Timestamp) -> u64 {
+    end.as_millis().div_ceil(EXPIRY_GRAIN_MS).saturating_mul(EXPIRY_GRAIN_MS)
+}
+
 /// Adds a record to the row of the expiry index that it belongs to.
 fn expires(id: &RecordId, change: &LastChange, expiring: &mut Vec<(u64, Vec<u8>)>) {
-    let Some(moment) = change.expires_at else { return };
-    let end = moment.as_millis().div_ceil(EXPIRY_GRAIN_MS).saturating_mul(EXPIRY_GRAIN_MS);
+    let Some(end) = change.expires_at.map(indexed_at) else { return };
     match expiring.iter_mut().find(|(other, _)| *other == end) {
         Some((_, ids)) => ids.extend_from_slice(id.as_bytes()),
         None => expiring.push((end, id.as_bytes().to_vec())),
@@ -209,7 +212,7 @@ fn forget_applied(state: &State, write: &Write) {
     }
     shard.live.remove(&write.id);
     shard.left += 1;
-    state.live_count.fetch_sub(1, Ordering::Relaxed);
+    state.order.remove(&write.id);
 }
 
 #[cfg(test)]

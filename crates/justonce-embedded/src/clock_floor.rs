@@ -8,7 +8,8 @@
 //!   late arrivals are refused: its outcome and its tombstone may have ended under the wrong clock.
 //! - Claims that were taken under the wrong clock have lapsed: their owners ended with the process
 //!   that had the store open.
-//! - Back-off and age of what is unsettled are counted from the reset.
+//! - Age of what is unsettled, and the back-off of what waits for a retry, are counted from the
+//!   reset.
 
 use std::io;
 use std::path::Path;
@@ -75,6 +76,20 @@ pub(crate) fn shift_back(stored: &mut Stored, now: Timestamp) -> bool {
         State::Failed(Failed::Final(_)) | State::Completed(_) | State::Unknown(_) => {}
     }
     true
+}
+
+/// Counts the back-off of a record that lies on disk from the reset, where the record is from a
+/// time that lies ahead. The record itself stays as it is: a reset reads no store through. Once the
+/// time has come to where the record was written, its back-off runs once more.
+pub(crate) fn count_from_reset(stored: &mut Stored, reset_at: Timestamp, now: Timestamp) {
+    let Entry::Record(record) = &mut stored.entry else { return };
+    let before = record.changed_at;
+    if let State::Failed(Failed::AwaitingRetry(waiting)) = &mut record.state
+        && before > now
+    {
+        waiting.retry_at = reset_at.after(waiting.retry_at.since(before));
+        record.changed_at = reset_at;
+    }
 }
 
 /// Refuses a begin that finds nothing, if its key was issued before the reset and late arrivals

@@ -1,9 +1,10 @@
-//! Why a store could not be opened.
+//! Why a store could not be opened, and what closing it could not write.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use justonce_core::{StoreError, StoreErrorKind};
 
@@ -89,3 +90,34 @@ impl From<OpenError> for StoreError {
         }
     }
 }
+
+/// What could not be written when a store was closed. Whatever was acknowledged as durable is in
+/// the log, and the next opening finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CloseError {
+    pub(crate) why: Arc<str>,
+    pub(crate) not_written: usize,
+}
+
+impl CloseError {
+    /// How many claims were only in memory, and are lost: they were begun under `rerun`, and their
+    /// operations may begin anew.
+    #[must_use]
+    pub const fn not_written(&self) -> usize {
+        self.not_written
+    }
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { why, not_written } = self;
+        write!(
+            f,
+            "the store was closed after it had stopped: {why}. {not_written} claims that were only \
+             in memory are not written; what was acknowledged is in the log, and the next opening \
+             finds it"
+        )
+    }
+}
+
+impl Error for CloseError {}

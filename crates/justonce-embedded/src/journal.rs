@@ -14,9 +14,11 @@ pub(crate) const KEEP_ROWS: u64 = 262_144;
 /// than these for it.
 pub(crate) const NAME_ALL_EVERY: u64 = 4096;
 
-const WORDS: usize = 10;
-/// Rows that were written before there was a write-ahead log have a word less.
-const OLD_WORDS: usize = 9;
+const WORDS: usize = 12;
+/// What rows had before released records were settled: they did not count those.
+const WORDS_WITHOUT_RELEASED: usize = 10;
+/// What rows had before there was a write-ahead log.
+const WORDS_WITHOUT_LOG: usize = 9;
 
 /// What a batch says about the whole store as it leaves it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +39,7 @@ pub(crate) struct BatchRow {
 
 impl BatchRow {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let Stats { completed, failed, tombstone, .. } = self.done;
+        let Stats { completed, failed, released, tombstone, .. } = self.done;
         let words: [u64; WORDS] = [
             self.now.as_millis(),
             self.fences_reserved,
@@ -49,6 +51,8 @@ impl BatchRow {
             tombstone.bytes,
             u64::from(self.names_all),
             self.logged,
+            released.count,
+            released.bytes,
         ];
         let mut bytes = Vec::with_capacity(8 * WORDS + 32 * self.unsettled.len());
         words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
@@ -58,16 +62,20 @@ impl BatchRow {
 
     /// Reads a row. One from before the write-ahead log was its own only batch.
     pub(crate) fn from_bytes(number: u64, bytes: &[u8]) -> Option<Self> {
-        let words = if bytes.len() % 32 == 8 * WORDS % 32 { WORDS } else { OLD_WORDS };
-        let (words, ids) = bytes.split_at_checked(8 * words)?;
+        let forms = [WORDS, WORDS_WITHOUT_RELEASED, WORDS_WITHOUT_LOG];
+        // Names have 32 bytes, so the length tells the form.
+        let form = forms.into_iter().find(|words| bytes.len() % 32 == 8 * words % 32)?;
+        let (words, ids) = bytes.split_at_checked(8 * form)?;
         let mut words = words.as_chunks::<8>().0.iter().copied().map(u64::from_le_bytes);
         let mut word = || words.next();
         let (now, fences_reserved) = (Timestamp::from_millis(word()?), word()?);
         let mut stats = || Some(StateStats { count: word()?, bytes: word()? });
         let (completed, failed, tombstone) = (stats()?, stats()?, stats()?);
-        let done = Stats { completed, failed, tombstone, ..Stats::default() };
         let names_all = words.next()? == 1;
         let logged = words.next().unwrap_or(number);
+        let (count, bytes) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
+        let released = StateStats { count, bytes };
+        let done = Stats { completed, failed, released, tombstone, ..Stats::default() };
         let (ids, rest) = ids.as_chunks::<32>();
         let unsettled = ids.iter().map(|id| RecordId::from_bytes(*id)).collect();
         let row = Self { now, fences_reserved, done, unsettled, names_all, logged };
@@ -136,6 +144,7 @@ mod tests {
         row.names_all = true;
         row.logged = 9;
         row.done.tombstone = StateStats { count: 3, bytes: 4 };
+        row.done.released = StateStats { count: 5, bytes: 6 };
         assert_eq!(BatchRow::from_bytes(5, &row.to_bytes()).as_ref(), Some(&row));
         assert_eq!(BatchRow::from_bytes(5, &row.to_bytes()[1..]), None);
     }
@@ -145,7 +154,17 @@ mod tests {
         let mut row = BatchRow { logged: 5, ..BatchRow::default() };
         row.unsettled.extend([RecordId::from_bytes([7; 32]), RecordId::from_bytes([8; 32])]);
         let mut bytes = row.to_bytes();
-        bytes.drain(8 * OLD_WORDS..8 * WORDS);
+        bytes.drain(8 * WORDS_WITHOUT_LOG..8 * WORDS);
+        assert_eq!(BatchRow::from_bytes(5, &bytes), Some(row));
+    }
+
+    #[test]
+    fn a_row_that_does_not_count_released_records_reads_back() {
+        let mut row = BatchRow { logged: 9, names_all: true, ..BatchRow::default() };
+        row.unsettled.extend([RecordId::from_bytes([7; 32]), RecordId::from_bytes([8; 32])]);
+        row.done.failed = StateStats { count: 3, bytes: 4 };
+        let mut bytes = row.to_bytes();
+        bytes.drain(8 * WORDS_WITHOUT_RELEASED..8 * WORDS);
         assert_eq!(BatchRow::from_bytes(5, &bytes), Some(row));
     }
 

@@ -23,11 +23,12 @@
 //! # }
 //! ```
 //!
-//! What is in progress, waiting for a retry or unknown lives in memory, mirrored on disk as far as
-//! the policy needs it. What is settled lives on disk behind a cache. Callers decide in parallel;
-//! one writer thread makes their decisions durable in a write-ahead log, one sync for all that came
-//! together ([`commit`]); another applies them to the storage engine in the background.
-//! Point reads wait for no writer.
+//! What is in progress or unknown lives in memory, mirrored on disk as far as the policy needs it.
+//! What is settled lives on disk behind a cache, also what waits for a retry. Callers decide in
+//! parallel; one writer thread makes their decisions durable in a write-ahead log, one sync for all
+//! that came together ([`commit`]); another applies them to the storage engine in the background.
+//! Point reads wait for no writer, and one that waits for the disk keeps no other task waiting.
+//! What is in memory is bounded ([`Bounds`]).
 //!
 //! Beside the records lie rows of your own, written in one batch with a checkpoint or an
 //! outcome ([`EmbeddedStore::checkpoint_with`], [`EmbeddedStore::outcome_with`]).
@@ -36,9 +37,11 @@
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
 mod applier;
+mod bounds;
 mod check;
 mod clock;
 mod clock_floor;
+mod close;
 pub mod commit;
 mod commit_delay;
 mod directory_lock;
@@ -47,22 +50,27 @@ mod error;
 mod files;
 mod journal;
 mod listing;
+mod live_order;
 mod maintenance;
 mod open;
+mod reads;
 mod records;
+mod refresh;
 mod row_writes;
 mod rows;
 mod state;
 mod step;
 mod sweep;
+mod unindexed;
 mod wal;
 mod watermark;
 mod write;
 mod writer;
 
+pub use bounds::Bounds;
 pub use clock::SystemClock;
 pub use commit_delay::CommitDelay;
-pub use error::OpenError;
+pub use error::{CloseError, OpenError};
 pub use open::{EmbeddedBuilder, EmbeddedStore};
 pub use row_writes::RowWrites;
 pub use rows::{RowName, RowNameError};

@@ -17,11 +17,18 @@ impl Maintenance for EmbeddedStore {
     }
 
     async fn stats(&self) -> StoreResult<Stats> {
-        let mut stats = Stats::default();
+        let (mut stats, mut undone) = (Stats::default(), Stats::default());
         for shard in self.0.state.table.each() {
             stats.merge(&shard.done);
+            undone.merge(&shard.undone);
             for row in shard.live.values().filter_map(|live| live.row.as_ref()) {
                 stats.add(row.stored.entry.state_name(), u64::from(row.bytes));
+            }
+        }
+        for (state, gone) in undone.by_state() {
+            if let Some(left) = stats.of_mut(state) {
+                left.count = left.count.saturating_sub(gone.count);
+                left.bytes = left.bytes.saturating_sub(gone.bytes);
             }
         }
         Ok(stats)
@@ -45,7 +52,11 @@ impl Maintenance for EmbeddedStore {
     }
 
     async fn health(&self) -> StoreResult<Health> {
-        Ok(Health { damaged: self.0.state.damage.damaged(), warnings: self.0.warnings.clone() })
+        Ok(Health {
+            damaged: self.0.state.damage.damaged(),
+            warnings: self.0.warnings.clone(),
+            bounds: self.0.state.bounded.used(),
+        })
     }
 }
 

@@ -1,16 +1,16 @@
-//! Opening and closing an embedded store.
+//! Opening an embedded store.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use justonce_core::store::HealthWarning;
-use justonce_core::{Clock, StoreErrorKind, Timestamp, codec};
+use justonce_core::store::{HealthWarning, Stored};
+use justonce_core::{Clock, RecordId, StoreErrorKind, Timestamp};
 
 use crate::applier::{Applied, Applier};
+use crate::bounds::{Bounds, unsettled_bytes};
 use crate::check::{self, Found, Manifest, ManifestWriter};
 use crate::clock::SystemClock;
 use crate::clock_floor;
@@ -18,15 +18,17 @@ use crate::commit::{GroupCommit, Sink as _};
 use crate::commit_delay::CommitDelay;
 use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
-use crate::error::OpenError;
+use crate::error::{CloseError, OpenError};
 use crate::files::{Modes, create_folder, private};
 use crate::journal::{self, Recovered};
+use crate::refresh::RefreshOnDrop;
 use crate::state::{Fences, Live, Row, State, Time, is_settled};
 use crate::step::Stepper;
 use crate::sweep::SweepPosition;
+use crate::unindexed::Candidates;
 use crate::wal::{self, ApplyQueue, Gap, Heading, Wal};
 use crate::watermark::Watermark;
-use crate::write::{DiskOp, DiskState, Write};
+use crate::write::{DiskState, Write};
 use crate::writer::Writer;
 
 /// The default size of the block cache, in bytes.
@@ -43,7 +45,8 @@ const ENGINE_LOCK: &str = "lock";
 /// A durable store in this process.
 ///
 /// Dropping it closes it: what is queued is written, claims that were only in memory too. That
-/// blocks for a moment; so does opening.
+/// blocks for a moment; so does opening. [`close`](Self::close) does the same, and says what could
+/// not be written.
 ///
 /// ```
 /// use justonce_embedded::EmbeddedStore;
@@ -71,21 +74,14 @@ pub(crate) struct Inner {
     pub(crate) row_writer: Mutex<()>,
     /// What operators should know; it does not change while the store is open.
     pub(crate) warnings: Vec<HealthWarning>,
-    applier: Mutex<Option<JoinHandle<Option<ManifestWriter>>>>,
+    pub(crate) applier: Mutex<Option<JoinHandle<Option<ManifestWriter>>>>,
     directory: PathBuf,
+    /// How closing ended, once it has.
+    pub(crate) closed: OnceLock<Result<(), CloseError>>,
     /// Dropped after the state, and so after the storage engine: the files that the engine makes
     /// until then are listed too.
-    closed: RefreshOnClose,
+    pub(crate) refresh: RefreshOnDrop,
     _lock: DirectoryLock,
-}
-
-/// Writes the list of files once the storage engine has ended.
-struct RefreshOnClose(Option<ManifestWriter>);
-
-impl Drop for RefreshOnClose {
-    fn drop(&mut self) {
-        self.0.iter_mut().for_each(ManifestWriter::refresh_if_possible);
-    }
 }
 
 /// The settings of an [`EmbeddedStore`].
@@ -94,6 +90,7 @@ pub struct EmbeddedBuilder {
     directory: PathBuf,
     cache_bytes: u64,
     hot_bytes: u64,
+    bounds: Bounds,
     clock: Option<Box<dyn Clock>>,
     delay: CommitDelay,
     reset_clock_floor: bool,
@@ -115,6 +112,7 @@ impl EmbeddedStore {
             directory: directory.as_ref().to_owned(),
             cache_bytes: DEFAULT_CACHE_BYTES,
             hot_bytes: DEFAULT_HOT_BYTES,
+            bounds: Bounds::default(),
             clock: None,
             delay: CommitDelay::adaptive(),
             reset_clock_floor: false,
@@ -140,6 +138,12 @@ impl EmbeddedBuilder {
     /// The size of the cache of recently used settled records. Default: 64 MiB.
     pub fn hot_bytes(mut self, bytes: u64) -> Self {
         self.hot_bytes = bytes;
+        self
+    }
+
+    /// How much the store keeps in memory beside its caches. Default: [`Bounds::default`].
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = bounds;
         self
     }
 
@@ -205,7 +209,7 @@ impl EmbeddedBuilder {
         let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
         let time = time(directory, &disk, clock, log.row.now, reset)?;
         warnings.extend(clock_floor::warning(directory, time.ahead));
-        let state = Arc::new(recovered(disk, time, &log, self.hot_bytes)?);
+        let state = Arc::new(recovered(disk, time, &log, self.hot_bytes, self.bounds)?);
         let apply_queue = Arc::new(ApplyQueue::starting_at(last.number));
         let wal =
             Wal::open(directory, Arc::clone(&apply_queue)).map_err(io("cannot open the log"))?;
@@ -245,7 +249,8 @@ impl EmbeddedBuilder {
             warnings,
             applier: Mutex::new(Some(applier)),
             directory: directory.clone(),
-            closed: RefreshOnClose(None),
+            closed: OnceLock::new(),
+            refresh: RefreshOnDrop::default(),
             _lock: lock,
         })))
     }
@@ -334,12 +339,19 @@ fn time(
 }
 
 /// The shared state as the disk has it.
-fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<State, OpenError> {
+fn recovered(
+    disk: Disk,
+    time: Time,
+    log: &Recovered,
+    hot_bytes: u64,
+    bounds: Bounds,
+) -> Result<State, OpenError> {
     let next = log.row.fences_reserved.max(1);
     let fences = Fences::starting_at(next, next);
-    let state = State::new(disk, time, hot_bytes, fences);
+    let state = State::new(disk, time, hot_bytes, bounds, fences);
     let now = state.now();
     let mut unread = Vec::new();
+    let mut candidates = Candidates::default();
     for id in log.unsettled.iter().copied() {
         let found = match state.record_on_disk(&id) {
             Ok(found) => found,
@@ -350,22 +362,16 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
             }
             Err(error) => return Err(OpenError::Damaged(error)),
         };
-        let Some((mut stored, bytes)) = found.filter(|(s, _)| !is_settled(&s.entry)) else {
-            continue;
-        };
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let dirty = clock_floor::shift_back(&mut stored, now);
-        let live = Live {
-            row: Some(Arc::new(Row { stored, bytes })),
-            on_disk: DiskState::Live,
-            dirty,
-            pending: None,
-            change: 1,
-            queued: None,
-            waiters: None,
-        };
-        state.table.of(&id).live.insert(id, live);
-        state.live_count.fetch_add(1, Ordering::Relaxed);
+        match found {
+            Some((stored, bytes)) if is_settled(&stored.entry) => {
+                candidates.add(id, stored, bytes);
+            }
+            Some((stored, bytes)) => keep_in_memory(&state, id, stored, bytes, now),
+            None => {}
+        }
+    }
+    for (id, (stored, bytes)) in candidates.unindexed(&state.disk).map_err(OpenError::Damaged)? {
+        keep_in_memory(&state, id, stored, bytes, now);
     }
     // The state is new, so this is the first call.
     let _ = state.unread.set(unread);
@@ -375,45 +381,33 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
     Ok(state)
 }
 
+/// Puts a record into the table, as the disk has it.
+fn keep_in_memory(state: &State, id: RecordId, mut stored: Stored, bytes: usize, now: Timestamp) {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    state.bounded.unsettled.replace(None, unsettled_bytes(&stored));
+    let dirty = clock_floor::shift_back(&mut stored, now);
+    let live = Live {
+        row: Some(Arc::new(Row { stored, bytes })),
+        on_disk: DiskState::Live,
+        dirty,
+        pending: None,
+        change: 1,
+        queued: None,
+        waiters: None,
+    };
+    state.table.of(&id).live.insert(id, live);
+    state.order.insert(id);
+}
+
 impl Inner {
     pub(crate) fn stepper(&self) -> Stepper<'_> {
         Stepper { state: &self.state, commits: &self.commits }
-    }
-
-    /// Queues what is only in memory, so that a clean restart finds everything.
-    fn persist_memory(&self) {
-        for mut shard in self.state.table.each() {
-            for (id, live) in &mut shard.live {
-                let Some(row) = live.row.as_ref().filter(|_| live.dirty) else {
-                    continue;
-                };
-                let op = Some(DiskOp::Put(codec::encode(id, &row.stored)));
-                let (replaces, adds) = (live.on_disk, DiskState::Live);
-                let write = Write { id: *id, op, replaces, adds, ..Write::empty() };
-                if self.commits.enqueue(write).is_ok() {
-                    live.dirty = false;
-                }
-            }
-        }
     }
 }
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner").finish_non_exhaustive()
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.persist_memory();
-        // The writer goes with its thread, and the applier's work ends with the writer.
-        self.commits.close();
-        let applier = self.applier.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(applier) = applier {
-            // One that panicked leaves its work to the log.
-            self.closed = RefreshOnClose(applier.join().ok().flatten());
-        }
     }
 }
 

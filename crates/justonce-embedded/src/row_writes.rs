@@ -1,7 +1,7 @@
 //! The caller's own rows, written in one batch with a checkpoint or an outcome.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use justonce_core::engine::Context;
 use justonce_core::{Action, Answer, Checkpoint, HandlerError, Outcome, RecordId, StoreResult};
@@ -31,7 +31,7 @@ impl<'a> RowWrites<'a> {
     pub fn get(&self, row: &RowName) -> StoreResult<Option<Vec<u8>>> {
         match self.writes.get(row) {
             Some(value) => Ok(value.clone()),
-            None => self.inner.row(row).map(|(value, _)| value),
+            None => self.inner.row(row),
         }
     }
 
@@ -58,11 +58,17 @@ impl EmbeddedStore {
     ///
     /// If it cannot be read.
     pub async fn row(&self, row: &RowName) -> StoreResult<Option<Vec<u8>>> {
-        let (value, pending) = self.0.row(row)?;
-        if let Some(ticket) = pending {
-            durable(&ticket).await?;
+        let state = &self.0.state;
+        if let Some(kept) = state.rows.get(row) {
+            durable(&kept.ticket).await?;
+            return Ok(kept.value);
         }
-        Ok(value)
+        if state.reads.are_fast() {
+            return state.reads.timed(|| state.disk.row(row));
+        }
+        let (inner, row) = (Arc::clone(&self.0), row.clone());
+        let read = move || inner.state.reads.timed(|| inner.state.disk.row(&row));
+        state.reads.apart(read).await
     }
 
     /// Writes rows and saves a checkpoint with them: both are durable, or neither.
@@ -156,13 +162,13 @@ impl EmbeddedStore {
 }
 
 impl Inner {
-    /// A row, and the write that must be durable before it is returned.
-    pub(crate) fn row(&self, row: &RowName) -> StoreResult<(Option<Vec<u8>>, Option<Ticket>)> {
+    /// A row, as it will be once what is on its way is written.
+    fn row(&self, row: &RowName) -> StoreResult<Option<Vec<u8>>> {
         // First what is on its way: it leaves there only once the engine has it.
-        if let Some(kept) = self.state.rows.get(row) {
-            return Ok((kept.value, Some(kept.ticket)));
+        match self.state.rows.get(row) {
+            Some(kept) => Ok(kept.value),
+            None => self.state.disk.row(row),
         }
-        Ok((self.state.disk.row(row)?, None))
     }
 
     fn write_rows<T>(

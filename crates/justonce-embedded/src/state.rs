@@ -1,40 +1,49 @@
 //! What the callers and the writer thread share.
 
 use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use justonce_core::store::{DamageLog, IdHasher, IdMap, Shards, Stats, Stored};
+use justonce_core::store::{DamageLog, IdHasher, IdMap, Shards, Stats, Stored, Waiters};
 use justonce_core::{
-    Action, Clock, Decision, Entry, Failed, Fence, RecordId, State as RecordState, StoreError,
+    Action, ClaimEnd, Clock, Decision, Entry, Fence, RecordId, State as RecordState, StoreError,
     StoreErrorKind, StoreResult, Timestamp, transition,
 };
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use tokio::sync::Notify;
 
+use crate::bounds::{Bounded, Bounds};
 use crate::clock_floor;
 use crate::commit::Ticket;
 use crate::disk::Disk;
+use crate::live_order::LiveOrder;
+use crate::reads::Reads;
 use crate::rows::PendingRows;
 use crate::write::DiskState;
 
 /// How many fences are reserved on disk ahead of those given.
 pub(crate) const RESERVED_FENCES: u64 = 1 << 20;
-/// The most unsettled records: they live in memory.
-pub(crate) const MAX_LIVE: usize = 1_000_000;
 
 /// What the callers and the writer thread share.
 pub(crate) struct State {
     pub(crate) disk: Disk,
     pub(crate) table: Shards<Shard>,
     pub(crate) hot: HotCache,
-    pub(crate) live_count: AtomicUsize,
+    /// The names of what is in the table, in order.
+    pub(crate) order: LiveOrder,
+    pub(crate) bounded: Bounded,
     pub(crate) fences: Fences,
     /// The callers' rows that the storage engine does not have yet.
     pub(crate) rows: PendingRows,
     pub(crate) stopped: OnceLock<Arc<str>>,
+    /// The store is being closed.
+    closing: AtomicBool,
+    /// How single records are read from disk.
+    pub(crate) reads: Reads,
+    /// Called before each of those reads.
+    #[cfg(test)]
+    pub(crate) before_read: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Records that could not be read.
     pub(crate) damage: DamageLog,
     /// Those that may be unsettled: they are named further on, for when they can be read again.
@@ -65,8 +74,11 @@ pub(crate) struct Shard {
     pub(crate) live: IdMap<Live>,
     /// Grows when an entry leaves `live`, so that a reader notices what it missed.
     pub(crate) left: u64,
-    /// How many settled records there are, as far as the decisions made so far go.
+    /// How many settled records there are, as far as the decisions made so far go: those that came
+    /// to be here. The first shard has all that there were when the store was opened.
     pub(crate) done: Stats,
+    /// Those that are not there any more. A shard may have lost more than it got.
+    pub(crate) undone: Stats,
 }
 
 /// A record in memory.
@@ -84,8 +96,12 @@ pub(crate) struct Live {
     /// The last change that was queued and is not yet in the storage engine. Until it is, the
     /// engine has something older, and the entry stays.
     pub(crate) queued: Option<u64>,
-    pub(crate) waiters: Option<Arc<Notify>>,
+    pub(crate) waiters: Option<Arc<ClaimWaiters>>,
 }
+
+/// Those who wait for the end of a claim. They get what it ended with, if a begin could not claim
+/// the operation again, and the write that must be durable before they may know.
+pub(crate) type ClaimWaiters = Waiters<(Option<ClaimEnd>, Option<Ticket>)>;
 
 /// A record with its size on disk.
 #[derive(Clone, Debug)]
@@ -140,7 +156,13 @@ impl Fences {
 }
 
 impl State {
-    pub(crate) fn new(disk: Disk, time: Time, hot_bytes: u64, fences: Fences) -> Self {
+    pub(crate) fn new(
+        disk: Disk,
+        time: Time,
+        hot_bytes: u64,
+        bounds: Bounds,
+        fences: Fences,
+    ) -> Self {
         let items = usize::try_from(hot_bytes / (2 * CACHED_OVERHEAD_BYTES)).unwrap_or(usize::MAX);
         Self {
             disk,
@@ -152,10 +174,15 @@ impl State {
                 BuildHasherDefault::default(),
                 quick_cache::sync::DefaultLifecycle::default(),
             ),
-            live_count: AtomicUsize::new(0),
+            order: LiveOrder::default(),
+            bounded: Bounded::new(bounds),
             fences,
             rows: PendingRows::default(),
             stopped: OnceLock::new(),
+            closing: AtomicBool::new(false),
+            reads: Reads::default(),
+            #[cfg(test)]
+            before_read: OnceLock::new(),
             damage: DamageLog::default(),
             unread: OnceLock::new(),
             time,
@@ -177,9 +204,16 @@ impl State {
         clock_floor::refuse_older(decision, entry, action, now, self.time.clock_reset_at)
     }
 
-    /// Refuses what would write once the store has stopped.
+    /// Whoever holds the lock of a shard is done before the shard is looked through for what must
+    /// be written; whoever comes later is refused.
+    pub(crate) fn refuse_writes(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    /// Refuses what would write once the store has stopped, or is being closed.
     pub(crate) fn writable(&self) -> StoreResult<()> {
         match self.stopped.get() {
+            None if self.closing.load(Ordering::Acquire) => Err(closed()),
             None => Ok(()),
             Some(why) => Err(StoreError::not_applied(
                 StoreErrorKind::Stopped,
@@ -195,23 +229,49 @@ impl State {
 
     /// A settled record, from the cache or from disk.
     pub(crate) fn settled(&self, id: &RecordId) -> StoreResult<Option<Found>> {
-        if let Some(row) = self.hot.get(id) {
-            return Ok(Some(Found { row, cached: true }));
+        match self.cached(id) {
+            Some(found) => Ok(Some(found)),
+            None => self.read(id),
         }
-        let found = self.record_on_disk(id)?;
+    }
+
+    /// A settled record, from the cache.
+    pub(crate) fn cached(&self, id: &RecordId) -> Option<Found> {
+        self.hot.get(id).map(|row| Found { row, cached: true })
+    }
+
+    /// A settled record, from disk.
+    pub(crate) fn read(&self, id: &RecordId) -> StoreResult<Option<Found>> {
+        let found = self.reads.timed(|| {
+            #[cfg(test)]
+            self.before_read.get().into_iter().for_each(|hook| hook());
+            self.record_on_disk(id)
+        })?;
         Ok(found.map(|(stored, bytes)| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             Found { row: Arc::new(Row { stored, bytes }), cached: false }
         }))
     }
 
-    /// A record as the disk has it. One that is damaged is remembered.
+    /// A record as the disk has it, its back-off counted from the last reset of the clock. One that
+    /// is damaged is remembered.
     pub(crate) fn record_on_disk(&self, id: &RecordId) -> StoreResult<Option<(Stored, usize)>> {
-        self.disk.record(id).inspect_err(|error| {
+        let mut found = self.disk.record(id).inspect_err(|error| {
             if error.kind() == StoreErrorKind::Damaged {
                 self.note_damage(*id, error);
             }
-        })
+        })?;
+        if let Some((stored, _)) = &mut found {
+            self.count_from_reset(stored);
+        }
+        Ok(found)
+    }
+
+    /// Counts the back-off of a record that was read from disk from the last reset of the clock.
+    pub(crate) fn count_from_reset(&self, stored: &mut Stored) {
+        if self.time.clock_reset_at != Timestamp::ZERO {
+            clock_floor::count_from_reset(stored, self.time.clock_reset_at, self.now());
+        }
     }
 
     /// Remembers a record that cannot be read, and says so once.
@@ -230,19 +290,24 @@ impl State {
     }
 }
 
+pub(crate) fn closed() -> StoreError {
+    StoreError::not_applied(StoreErrorKind::Stopped, "the embedded store is closed")
+}
+
 /// A settled record and where it was found.
 pub(crate) struct Found {
     pub(crate) row: Arc<Row>,
     pub(crate) cached: bool,
 }
 
-/// Whether an entry is settled: it changes only by time.
+/// Whether an entry is settled: it changes only by time, by an operator, or by the next begin, so
+/// it lies on disk and not in memory. What waits for a retry is settled too: an outage leaves as
+/// many of those as there are requests while it lasts.
 pub(crate) fn is_settled(entry: &Entry) -> bool {
     match entry {
         Entry::Tombstone(_) => true,
-        Entry::Record(record) => matches!(
-            record.state,
-            RecordState::Completed(_) | RecordState::Failed(Failed::Final(_))
-        ),
+        Entry::Record(record) => {
+            matches!(record.state, RecordState::Completed(_) | RecordState::Failed(_))
+        }
     }
 }

@@ -2,21 +2,18 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use justonce_core::store::Stored;
 use justonce_core::{
-    Action, Answer, Change, Decision, Entry, Existing, Fence, RecordId, StoreError, StoreErrorKind,
-    StoreResult, codec, ends_claim,
+    Action, Answer, Change, ClaimEnd, Decision, Entry, Existing, Fence, RecordId, StoreError,
+    StoreErrorKind, StoreResult, codec, ends_claim,
 };
 
+use crate::bounds::unsettled_bytes;
 use crate::commit::{Closed, GroupCommit, Ticket};
 use crate::rows::RowWrite;
-use crate::state::{Found, Live, MAX_LIVE, Row, Shard, State, is_settled};
+use crate::state::{Found, Live, Row, Shard, State, closed, is_settled};
 use crate::write::{DiskOp, DiskState, Write};
-
-/// More than this many writes in the queue mean that the disk does not keep up.
-const MAX_QUEUED: usize = 100_000;
 
 /// What came of trying a step.
 pub(crate) enum StepResult {
@@ -24,6 +21,21 @@ pub(crate) enum StepResult {
     Decided(Answer, Option<Ticket>),
     /// No fence may be given before more are reserved on disk.
     NoFences,
+}
+
+/// What came of trying a step without a slow look at the disk.
+pub(crate) enum Attempt {
+    /// It was made.
+    Made(StepResult),
+    /// The record is not in memory. The number shows later whether it has been there since.
+    NeedsDisk(u64),
+}
+
+/// What the table says of a step.
+enum InTable {
+    Decided(StoreResult<StepResult>),
+    /// The record is not there. The number shows later whether it has been since.
+    Not(u64),
 }
 
 /// Takes steps on the shared state.
@@ -41,6 +53,14 @@ struct Before {
     rows: Vec<RowWrite>,
 }
 
+impl Before {
+    /// About how much memory it takes; nothing if it is not unsettled in the table.
+    fn unsettled_bytes(&self) -> Option<u64> {
+        let row = self.live.as_ref().and_then(|live| live.row.as_ref());
+        row.and_then(|row| unsettled_bytes(&row.stored))
+    }
+}
+
 impl Stepper<'_> {
     /// Decides a step, and carries the decision out if it changes anything.
     pub(crate) fn attempt(&self, id: RecordId, action: &Action) -> StoreResult<StepResult> {
@@ -55,43 +75,81 @@ impl Stepper<'_> {
         mut rows: Vec<RowWrite>,
     ) -> StoreResult<StepResult> {
         loop {
-            let left = {
-                let mut shard = self.state.table.of(&id);
-                if let Some(tried) = self.step_live(&mut shard, id, action, &mut rows) {
-                    return tried;
-                }
-                shard.left
+            let left = match self.in_table(id, action, &mut rows) {
+                InTable::Decided(result) => return result,
+                InTable::Not(left) => left,
             };
-            // The record is not in memory: what is on disk counts, and reading it needs no lock.
             let found = self.state.settled(&id)?;
-            let fresh = match (action, &found) {
-                (Action::Begin(_), None) => self.state.fences.allocate(),
-                _ => Some(Fence::NONE),
-            };
-            let Some(fresh) = fresh else { return Ok(StepResult::NoFences) };
-            let entry = found.as_ref().map(|found| &found.row.stored.entry);
-            let decision = self.state.decide(entry, action, fresh);
-            // Rows go with claims that are alive; those are in the table.
-            if leaves_out(&rows, &decision) {
-                return Err(rows_left_out());
+            if let Some(result) = self.with_found(id, action, &rows, found, left)? {
+                return Ok(result);
             }
-            if changes_nothing(&decision) {
-                if let Some(Found { row, cached: false }) = &found {
-                    self.state.remember(&id, row, left);
-                }
-                return Ok(StepResult::Decided(decision.answer, None));
-            }
-            let mut shard = self.state.table.of(&id);
-            if shard.left != left || shard.live.contains_key(&id) {
-                continue;
-            }
-            let row = found.map(|found| found.row);
-            let on_disk = row.as_ref().map_or(DiskState::Absent, |row| {
-                DiskState::Done(row.stored.entry.state_name(), row.bytes)
-            });
-            let before = Before { row, on_disk, live: None, rows: Vec::new() };
-            return self.decide(&mut shard, id, action, before, decision, fresh);
         }
+    }
+
+    /// Decides a step unless that needs a slow look at the disk.
+    pub(crate) fn attempt_fast(&self, id: RecordId, action: &Action) -> StoreResult<Attempt> {
+        loop {
+            let left = match self.in_table(id, action, &mut Vec::new()) {
+                InTable::Decided(result) => return result.map(Attempt::Made),
+                InTable::Not(left) => left,
+            };
+            let found = match self.state.cached(&id) {
+                None if !self.state.reads.are_fast() => return Ok(Attempt::NeedsDisk(left)),
+                None => self.state.read(&id)?,
+                found => found,
+            };
+            if let Some(result) = self.with_found(id, action, &[], found, left)? {
+                return Ok(Attempt::Made(result));
+            }
+        }
+    }
+
+    /// A step on a record if it is in the table; else what a later look must know.
+    fn in_table(&self, id: RecordId, action: &Action, rows: &mut Vec<RowWrite>) -> InTable {
+        let mut shard = self.state.table.of(&id);
+        match self.step_live(&mut shard, id, action, rows) {
+            Some(result) => InTable::Decided(result),
+            None => InTable::Not(shard.left),
+        }
+    }
+
+    /// A step on a record that was not in the table: what was found of it counts, and finding it
+    /// needed no lock. Nothing if the record has changed since.
+    pub(crate) fn with_found(
+        &self,
+        id: RecordId,
+        action: &Action,
+        rows: &[RowWrite],
+        found: Option<Found>,
+        left: u64,
+    ) -> StoreResult<Option<StepResult>> {
+        let fresh = match (action, &found) {
+            (Action::Begin(_), None) => self.state.fences.allocate(),
+            _ => Some(Fence::NONE),
+        };
+        let Some(fresh) = fresh else { return Ok(Some(StepResult::NoFences)) };
+        let entry = found.as_ref().map(|found| &found.row.stored.entry);
+        let decision = self.state.decide(entry, action, fresh);
+        // Rows go with claims that are alive; those are in the table.
+        if leaves_out(rows, &decision) {
+            return Err(rows_left_out());
+        }
+        if changes_nothing(&decision) {
+            if let Some(Found { row, cached: false }) = &found {
+                self.state.remember(&id, row, left);
+            }
+            return Ok(Some(StepResult::Decided(decision.answer, None)));
+        }
+        let mut shard = self.state.table.of(&id);
+        if shard.left != left || shard.live.contains_key(&id) {
+            return Ok(None);
+        }
+        let row = found.map(|found| found.row);
+        let on_disk = row.as_ref().map_or(DiskState::Absent, |row| {
+            DiskState::Done(row.stored.entry.state_name(), row.bytes)
+        });
+        let before = Before { row, on_disk, live: None, rows: Vec::new() };
+        self.decide(&mut shard, id, action, before, decision, fresh).map(Some)
     }
 
     /// A step on a record that is in the table.
@@ -131,7 +189,7 @@ impl Stepper<'_> {
         decision: Decision,
         fresh: Fence,
     ) -> StoreResult<StepResult> {
-        if let Err(error) = self.admit(action, &before) {
+        if let Err(error) = self.admit(action, &before, &decision) {
             restore(shard, id, before);
             return Err(error);
         }
@@ -148,23 +206,12 @@ impl Stepper<'_> {
     }
 
     /// Whether the store can take a write now.
-    fn admit(&self, action: &Action, before: &Before) -> StoreResult<()> {
+    fn admit(&self, action: &Action, before: &Before, decision: &Decision) -> StoreResult<()> {
         self.state.writable()?;
-        if self.commits.waiting() > MAX_QUEUED {
-            return Err(StoreError::not_applied(
-                StoreErrorKind::Unavailable,
-                format!("the disk does not keep up: {MAX_QUEUED} writes are waiting"),
-            ));
-        }
-        let full = self.state.live_count.load(Ordering::Relaxed) >= MAX_LIVE;
-        if full && before.live.is_none() && matches!(action, Action::Begin(_)) {
-            return Err(StoreError::not_applied(
-                StoreErrorKind::Full,
-                format!(
-                    "{MAX_LIVE} operations are in progress, waiting for a retry or unknown: \
-                     resolve some before beginning more"
-                ),
-            ));
+        self.state.bounded.admit_write(action)?;
+        // A claim in the place of another takes no more memory.
+        if matches!(decision.answer, Answer::Claimed(_)) && before.unsettled_bytes().is_none() {
+            self.state.bounded.admit_claim()?;
         }
         Ok(())
     }
@@ -196,17 +243,21 @@ impl Stepper<'_> {
             return Err(closed());
         };
         // From here on the decision stands.
+        let unsettled = planned.row.as_ref().and_then(|row| unsettled_bytes(&row.stored));
+        self.state.bounded.unsettled.replace(before.unsettled_bytes(), unsettled);
         let was_live = before.live.is_some();
         let (old_pending, old_queued, mut waiters) = before
             .live
             .map_or((None, None, None), |live| (live.pending, live.queued, live.waiters));
         if ended && let Some(waiters) = waiters.take() {
-            waiters.notify_waiters();
+            let row = planned.row.as_ref();
+            let end = row.and_then(|row| ClaimEnd::of(&row.stored.entry, self.state.now()));
+            waiters.end((end, ticket.clone().or_else(|| old_pending.clone())));
         }
         if !was_live {
             self.state.hot.remove(&id);
             if let DiskState::Done(state, bytes) = before.on_disk {
-                shard.done.sub(state, u64::from(bytes));
+                shard.undone.add(state, u64::from(bytes));
             }
         }
         let wait = ticket.clone().filter(|_| durable);
@@ -221,29 +272,30 @@ impl Stepper<'_> {
         } else {
             shard.left += 1;
         }
-        self.count(was_live, keep);
+        match (was_live, keep) {
+            (false, true) => self.state.order.insert(id),
+            (true, false) => self.state.order.remove(&id),
+            _ => {}
+        }
         Ok(StepResult::Decided(answer, wait))
     }
 
     /// Hands a write to the writer, with the rows that go with it.
     fn queue(&self, write: Write, rows: Vec<RowWrite>, durable: bool) -> Result<Ticket, Closed> {
+        let count = |write: Write| {
+            let queued_bytes = write.bytes();
+            self.state.bounded.queued.add(queued_bytes);
+            Write { queued_bytes, ..write }
+        };
         if rows.is_empty() {
             // The work of a sweep, for which no caller waits, does not wake the writer.
             let enqueue =
                 if durable { GroupCommit::enqueue } else { GroupCommit::enqueue_deferred };
-            return enqueue(self.commits, write);
+            return enqueue(self.commits, count(write));
         }
         self.state.rows.queue(rows, |rows, rows_change| {
-            self.commits.enqueue(Write { rows, rows_change, ..write })
+            self.commits.enqueue(count(Write { rows, rows_change, ..write }))
         })
-    }
-
-    fn count(&self, was_live: bool, is_live: bool) {
-        match (was_live, is_live) {
-            (false, true) => self.state.live_count.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.state.live_count.fetch_sub(1, Ordering::Relaxed),
-            _ => 0,
-        };
     }
 }
 
@@ -332,10 +384,6 @@ fn rows_left_out() -> StoreError {
 /// such promise.
 const fn needs_durability(answer: &Answer) -> bool {
     !matches!(answer, Answer::Existing(Existing::Busy(_) | Existing::Mismatch) | Answer::Claimable)
-}
-
-pub(crate) fn closed() -> StoreError {
-    StoreError::not_applied(StoreErrorKind::Stopped, "the embedded store is closed")
 }
 
 /// Waits until a decision is on disk.

@@ -7,8 +7,8 @@ use justonce_core::{
 use tokio::runtime::Handle;
 
 use crate::commit::Ticket;
-use crate::state::{Shard, State};
-use crate::step::{StepResult, Stepper, closed, durable};
+use crate::state::{Shard, State, closed};
+use crate::step::{StepResult, Stepper, durable};
 use crate::write::{ExpiryRow, Write};
 
 /// How many records a sweep changes before it waits for the writer: callers share their batches

@@ -23,6 +23,8 @@ pub(crate) struct Write {
     pub(crate) rows: Vec<RowWrite>,
     /// The number under which they are kept until the engine has them.
     pub(crate) rows_change: u64,
+    /// About how much memory it takes in the queue; zero if it is not counted there.
+    pub(crate) queued_bytes: u64,
 }
 
 impl Write {
@@ -37,7 +39,23 @@ impl Write {
             expires_at: None,
             rows: Vec::new(),
             rows_change: 0,
+            queued_bytes: 0,
         }
+    }
+
+    /// About how much memory it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let record = match &self.op {
+            Some(DiskOp::Put(bytes)) => bytes.len(),
+            _ => 0,
+        };
+        let of = |row: &RowWrite| {
+            size_of::<RowWrite>()
+                + row.name.as_bytes().len()
+                + row.value.as_ref().map_or(0, Vec::len)
+        };
+        let rows: usize = self.rows.iter().map(of).sum();
+        (size_of::<Self>() + record + rows) as u64
     }
 
     /// A row of the expiry index has been worked through.

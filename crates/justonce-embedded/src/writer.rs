@@ -41,7 +41,11 @@ impl Writer {
 
 impl Sink<Write> for Writer {
     fn commit(&mut self, batch: &mut Vec<Write>) -> Result<(), String> {
-        self.write(batch).inspect_err(|error| self.state.stop(error))
+        let written = self.write(batch);
+        let counted = batch.iter().map(|write| write.queued_bytes).filter(|bytes| *bytes > 0);
+        let (count, bytes) = counted.fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes));
+        self.state.bounded.queued.sub(count, bytes);
+        written.inspect_err(|error| self.state.stop(error))
     }
 
     /// Passes the batch to the applier.

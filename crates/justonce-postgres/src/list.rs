@@ -23,6 +23,11 @@ impl PostgresStore {
         let after: &[u8] = after.as_ref().map_or(&[], |id| id.as_slice());
         let (now, limit) = (db.now(), row_limit(query));
         let unchanged = query.unchanged_for.map(millis);
+        if let Some(id) = &query.only {
+            let id = id.as_bytes().as_slice();
+            let rows = db.rows(&db.sql.list_one, &[&id, &now, &limit, &unchanged]).await?;
+            return self.page_of(query, &rows, limit);
+        }
         let page: [&(dyn ToSql + Sync); 4] = [&after, &now, &limit, &unchanged];
         let rows = match query.state {
             Some(StateName::Unknown) => db.rows(&db.sql.list_unknown, &page).await?,

@@ -1,7 +1,7 @@
 //! The protocol on PostgreSQL.
 
 use justonce_core::store::{Records, Stored, may_batch};
-use justonce_core::{Action, Answer, Fence, RecordId, Step, StoreResult};
+use justonce_core::{Action, Answer, ClaimEnd, Fence, RecordId, Step, StoreResult};
 
 use crate::batch::{is_forgettable, may_batch_begin};
 use crate::error::damaged;
@@ -43,7 +43,7 @@ impl Records for PostgresStore {
         stored
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         let waiter = self.0.subscription.register(id);
         let mut woken = std::pin::pin!(waiter.woken());
         // From now on neither an end nor a broken connection is missed.
@@ -55,6 +55,7 @@ impl Records for PostgresStore {
         if row.try_get(0).map_err(damaged)? {
             woken.await;
         }
-        Ok(())
+        // A notification says that it ended, and not how.
+        Ok(None)
     }
 }

@@ -47,7 +47,7 @@ statements! {
     begin begin_batch begin_read_only peek write expire_or_erase sweep watch get
     complete complete_batch complete_by_rules complete_within checkpoint checkpoint_within
     commit_status terminate_backend remember_message forget_messages
-    list list_unknown list_in_progress list_failed stats size ready
+    list list_one list_unknown list_in_progress list_failed stats size ready
 }
 
 /// A statement as it is sent, without comments and indents: the cache looks up its text with every

@@ -31,6 +31,10 @@ impl RedisStore {
             return Ok(page);
         }
         let now = self.now().await?;
+        if let Some(id) = query.only {
+            self.add(query, &[id], now, &mut page).await?;
+            return Ok(page);
+        }
         let after = query.after.map(|Cursor(after)| after);
         let first = after.as_ref().map_or(0, bucket);
         let buckets: Vec<u8> = (first..=u8::MAX).collect();

@@ -1,7 +1,7 @@
 //! The protocol on a Redis store.
 
 use justonce_core::store::{Records, Stored};
-use justonce_core::{Answer, Fence, RecordId, Step, StoreResult};
+use justonce_core::{Answer, ClaimEnd, Fence, RecordId, Step, StoreResult};
 use redis::Value;
 
 use crate::batch::BatchedStep;
@@ -35,16 +35,17 @@ impl Records for RedisStore {
         }
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         let waiter = self.subscription.register(*id, fence).await?;
         let keys = [self.layout().record(id)];
         let (moment, fence) = (self.moment(), fence.get().to_be_bytes());
         let arguments = [moment.as_bytes(), &fence];
         match self.run(id, &self.scripts.watch, &keys, &arguments).await?.value {
-            Value::Int(0) => Ok(()),
+            Value::Int(0) => Ok(None),
             Value::Int(_) => {
+                // A message says that it ended, and not how.
                 waiter.woken().await;
-                Ok(())
+                Ok(None)
             }
             _ => Err(unexpected("a wait")),
         }

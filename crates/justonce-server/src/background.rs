@@ -4,12 +4,12 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use justonce::Engine;
-use justonce::engine::ReaperSettings;
+use justonce::engine::{NotStored, NotStoredObserver, ReaperSettings};
 use justonce::worker::{Next, RoundEnd, Worker, WorkerObserver};
 use metrics::counter;
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use crate::metrics::{EXPIRATIONS, WORKER_ROUNDS};
+use crate::metrics::{EXPIRATIONS, NOT_STORED, WORKER_ROUNDS};
 
 /// How often the metrics drop old samples.
 const METRICS_EVERY: Duration = Duration::from_secs(5);
@@ -40,10 +40,16 @@ impl Background {
     }
 }
 
-/// Counts the rounds of all workers.
-pub(crate) struct CountRounds;
+/// Counts what the engine does in the background.
+pub(crate) struct CountBackground;
 
-impl WorkerObserver for CountRounds {
+impl NotStoredObserver for CountBackground {
+    fn not_stored(&self, step: &NotStored<'_>) {
+        counter!(NOT_STORED.name, "step" => step.step).increment(1);
+    }
+}
+
+impl WorkerObserver for CountBackground {
     fn round_ended(&self, end: &RoundEnd<'_>) {
         let result = if end.error.is_some() { "failed" } else { "done" };
         counter!(WORKER_ROUNDS.name, "worker" => end.worker, "result" => result).increment(1);

@@ -9,8 +9,9 @@ use justonce::metrics::Metric;
 use metrics::{counter, gauge};
 
 use self::scraped::{
-    BUILD_INFO, CPU, EXECUTING, MAX_FDS, MEMORY, OPEN_FDS, START_TIME, STORE_BYTES, STORE_DAMAGED,
-    STORE_RECORDS, STORE_UP, STORE_WARNING, UNKNOWN_OLDEST, UNKNOWN_WAITING,
+    BUILD_INFO, CPU, EXECUTING, MAX_FDS, MEMORY, OPEN_FDS, START_TIME, STORE_BOUND_LIMIT,
+    STORE_BOUND_USED, STORE_BYTES, STORE_DAMAGED, STORE_RECORDS, STORE_UP, STORE_WARNING,
+    UNKNOWN_OLDEST, UNKNOWN_WAITING,
 };
 
 pub(crate) const PROBES: Metric = Metric::counter(
@@ -65,6 +66,13 @@ pub(crate) const COMPLETER_PARKED: Metric = Metric::gauge(
      is 0.",
 );
 
+pub(crate) const NOT_STORED: Metric = Metric::counter(
+    "idempotency_not_stored_total",
+    &["step"],
+    "Steps that were taken in the background, for callers who had left, and could not be stored: \
+     the lease lapses instead. `complete` and `fail` lose what was to be replayed.",
+);
+
 /// The results of a reload.
 const RELOAD_RESULTS: [&str; 2] = ["changed", "refused"];
 /// Who resolves, and how a resolution ends.
@@ -73,6 +81,8 @@ const RESOLUTION_RESULTS: [&str; 4] = ["completed", "failed", "released", "refus
 /// What works in the background, and how its rounds end.
 const WORKERS: [&str; 4] = ["reaper", "prober", "completer", "metrics"];
 const WORKER_RESULTS: [&str; 2] = ["done", "failed"];
+/// The steps that are taken in the background.
+const BACKGROUND_STEPS: [&str; 5] = ["complete", "fail", "release", "abandon", "checkpoint"];
 /// The results of what a completer drives on.
 pub(crate) const COMPLETER_RESULTS: [&str; 4] = ["ended", "not_yet", "left", "trouble"];
 /// The results of a probe.
@@ -115,6 +125,18 @@ pub(crate) mod scraped {
         &["name"],
         "Whether the store has this warning, which the log explains: 1, or 0. There are \
          `clock-floor-ahead` and `directory-open-to-others`.",
+    );
+    pub(crate) const STORE_BOUND_USED: Metric = Metric::gauge(
+        "idempotency_store_bound_used",
+        &["bound"],
+        "How much is used of what the embedded store bounds: `unsettled_records` and \
+         `unsettled_bytes` in progress or unknown, in memory; `queued_writes` and `queued_bytes` \
+         that wait for the disk.",
+    );
+    pub(crate) const STORE_BOUND_LIMIT: Metric = Metric::gauge(
+        "idempotency_store_bound_limit",
+        &["bound"],
+        "The bounds. At one of them new operations are refused with 503.",
     );
     pub(crate) const UNKNOWN_WAITING: Metric = Metric::gauge(
         "idempotency_unknown_waiting",
@@ -173,6 +195,9 @@ const SECTIONS: [(&str, &[Metric]); 4] = [
             STORE_WARNING,
             STORE_OPERATIONS,
             STORE_SECONDS,
+            STORE_BOUND_USED,
+            STORE_BOUND_LIMIT,
+            NOT_STORED,
             EXPIRATIONS,
             CACHE_LOOKUPS,
         ],
@@ -215,6 +240,9 @@ pub(crate) fn describe() {
         for result in WORKER_RESULTS {
             counter!(WORKER_ROUNDS.name, "worker" => worker, "result" => result).increment(0);
         }
+    }
+    for step in BACKGROUND_STEPS {
+        counter!(NOT_STORED.name, "step" => step).increment(0);
     }
     for metric in [EXPIRATIONS, COMPLETER_RECORDS, COMPLETER_ROUNDS] {
         counter!(metric.name).increment(0);

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use justonce::embedded::Bounds;
 use justonce::engine::Limits as EngineLimits;
 use justonce::http::metered;
 use justonce::memory::MemoryStore;
@@ -15,8 +16,10 @@ use justonce::store::{
 use justonce::{EmbeddedStore, Engine, Entropy, StoreError, StoreResult, SystemClock};
 use metrics::{Counter, counter};
 
-use crate::background::CountRounds;
-use crate::config::{NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl};
+use crate::background::CountBackground;
+use crate::config::{
+    EmbeddedSettings, NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl,
+};
 use crate::metrics::CACHE_LOOKUPS;
 
 /// The embedded store's block cache. It is small: the system caches the same files.
@@ -32,7 +35,8 @@ const HOT_BYTES: u64 = 32 * 1024 * 1024;
 pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<Engine> {
     let store = open(&settings.store, &settings.stores).await?;
     let engine = Engine::builder_shared(store).limits(limits(settings));
-    Ok(engine.worker_observer(Arc::new(CountRounds)).build())
+    let observer = Arc::new(CountBackground);
+    Ok(engine.worker_observer(observer.clone()).not_stored_observer(observer).build())
 }
 
 fn limits(settings: &Settings) -> EngineLimits {
@@ -52,6 +56,7 @@ async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<Shared
             let store = EmbeddedStore::builder(path)
                 .cache_bytes(CACHE_BYTES)
                 .hot_bytes(HOT_BYTES)
+                .bounds(bounds(settings.embedded))
                 .open()
                 .with_context(|| format!("cannot open the store in {}", path.display()))?;
             Arc::new(metered(store))
@@ -65,6 +70,15 @@ async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<Shared
             near(Cached::new(primary, outcomes).observer(counted("redis")), settings)
         }
     })
+}
+
+const fn bounds(settings: EmbeddedSettings) -> Bounds {
+    Bounds {
+        unsettled_records: settings.unsettled_records as u64,
+        unsettled_bytes: settings.unsettled_bytes as u64,
+        queued_writes: settings.queued_writes as u64,
+        queued_bytes: settings.queued_bytes as u64,
+    }
 }
 
 /// The cache in Redis. It connects in the background: the gateway starts without Redis too.

@@ -35,8 +35,8 @@ pub use justonce_core::*;
 pub use justonce_embedded as embedded;
 #[cfg(feature = "embedded")]
 pub use justonce_embedded::{
-    CommitDelay, EmbeddedBuilder, EmbeddedStore, OpenError, RowName, RowNameError, RowWrites,
-    SystemClock,
+    Bounds, CloseError, CommitDelay, EmbeddedBuilder, EmbeddedStore, OpenError, RowName,
+    RowNameError, RowWrites, SystemClock,
 };
 #[cfg(feature = "http")]
 pub use justonce_http as http;

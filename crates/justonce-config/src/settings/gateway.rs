@@ -9,7 +9,9 @@ use super::tables::{
     Breaker, CompleterLimits, GatewayLayer, Limits, Log, Timeouts, Tls, TlsLayer, TopLayer,
 };
 use super::token::AdminToken;
-use super::{NearCacheSettings, PostgresSettings, RedisSettings, RouteSettings, routes};
+use super::{
+    EmbeddedSettings, NearCacheSettings, PostgresSettings, RedisSettings, RouteSettings, routes,
+};
 use super::{StoreSettings, StoreUrl};
 use crate::declare::Layer;
 use crate::report::Report;
@@ -116,6 +118,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         store: top.store?.value,
         stores: StoreSettings {
             timeout: timeouts.store.clone()?.value,
+            embedded: EmbeddedSettings::of(declared.embedded.clone())?,
             redis: RedisSettings::of(declared.redis.clone())?,
             postgres: PostgresSettings::of(declared.postgres.clone())?,
             near_cache: NearCacheSettings::of(declared.near_cache.clone())

@@ -30,7 +30,9 @@ pub use route::RouteSettings;
 pub(crate) use route::RouteTable;
 pub(crate) use routes::IdentityLayer;
 pub use status::{StatusRule, StatusSet};
-pub use store::{NearCacheSettings, PostgresSettings, RedisSettings, StoreSettings};
+pub use store::{
+    EmbeddedSettings, NearCacheSettings, PostgresSettings, RedisSettings, StoreSettings,
+};
 pub use store_url::{ServerUrl, StoreUrl};
 pub(crate) use tables::GatewayLayer;
 pub use tables::{Breaker, CompleterLimits, Limits, Log, LogFormat, Timeouts, Tls};

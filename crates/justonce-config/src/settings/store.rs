@@ -13,12 +13,30 @@ use crate::tree::Node;
 pub struct StoreSettings {
     /// How long a call of a store over a network may take: `timeouts.store`.
     pub timeout: Duration,
+    /// For the embedded store.
+    pub embedded: EmbeddedSettings,
     /// For Redis.
     pub redis: RedisSettings,
     /// For PostgreSQL.
     pub postgres: PostgresSettings,
     /// Outcomes that are kept in this process, for stores over a network; nothing for none.
     pub near_cache: Option<NearCacheSettings>,
+}
+
+settings! {
+    /// What the embedded store keeps in memory beside its caches. At a bound, new operations are
+    /// refused.
+    #[derive(Copy)]
+    pub struct EmbeddedSettings from EmbeddedLayer {
+        /// The most operations that are in progress or unknown.
+        unsettled_records: usize = number(1..=100_000_000), default "1000000", example "50000";
+        /// How much memory they may take, with their checkpoints.
+        unsettled_bytes: usize = size(1 << 20..=1 << 40), default "1GiB", example "128MiB";
+        /// The most writes that wait for the disk.
+        queued_writes: usize = number(1..=100_000_000), default "100000", example "10000";
+        /// How many bytes of them.
+        queued_bytes: usize = size(1 << 20..=1 << 40), default "256MiB", example "32MiB";
+    }
 }
 
 settings! {

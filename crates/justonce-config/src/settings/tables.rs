@@ -7,7 +7,7 @@ use std::time::Duration;
 use justonce_core::MAX_BODY_BYTES;
 use tracing::Level;
 
-use super::store::{NearCacheLayer, PostgresLayer, RedisLayer};
+use super::store::{EmbeddedLayer, NearCacheLayer, PostgresLayer, RedisLayer};
 use super::token::{Secret, secret};
 use super::{StoreUrl, address, store_url};
 use crate::declare::{settings, tables};
@@ -36,6 +36,8 @@ tables! {
         table limits: LimitsLayer;
         /// How long for everything.
         table timeouts: TimeoutsLayer;
+        /// The embedded store.
+        table embedded: EmbeddedLayer;
         /// Stores in Redis.
         table redis: RedisLayer;
         /// Stores in PostgreSQL.

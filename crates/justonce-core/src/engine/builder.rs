@@ -8,10 +8,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::background::Background;
+use super::not_stored::{NotStoredObserver, NotStoredWhy, report};
 use super::orphaned_begins::OrphanedBegins;
 use super::renewal::Renewals;
 use crate::claim::Owner;
 use crate::entropy::Entropy;
+use crate::protocol::Step;
 use crate::store::{DynStore, SharedStore};
 use crate::worker::{Schedule, WorkerObserver};
 
@@ -74,6 +76,14 @@ pub(super) struct Inner {
     pub(super) renewals: Arc<Renewals>,
     pub(super) lost_begins: OrphanedBegins,
     worker_observer: Option<Arc<dyn WorkerObserver>>,
+    not_stored_observer: Option<Arc<dyn NotStoredObserver>>,
+}
+
+impl Inner {
+    /// A step that no caller waits for is not stored, and is not tried again.
+    pub(super) fn not_stored(&self, step: &Step, why: NotStoredWhy<'_>) {
+        report(self.not_stored_observer.as_ref(), step, why);
+    }
 }
 
 /// How busy an engine is.
@@ -106,6 +116,7 @@ impl Engine {
             limits: Limits::default(),
             background: None,
             worker_observer: None,
+            not_stored_observer: None,
         }
     }
 
@@ -181,6 +192,7 @@ pub struct EngineBuilder {
     limits: Limits,
     background: Option<Handle>,
     worker_observer: Option<Arc<dyn WorkerObserver>>,
+    not_stored_observer: Option<Arc<dyn NotStoredObserver>>,
 }
 
 impl EngineBuilder {
@@ -229,6 +241,31 @@ impl EngineBuilder {
         self
     }
 
+    /// Gets every step that was taken in the background, for a caller who had left, and could not
+    /// be stored. Default: none; the engine logs it either way.
+    ///
+    /// ```
+    /// use justonce_core::engine::{NotStored, NotStoredObserver};
+    /// # use justonce_core::{Engine, ManualClock, memory::MemoryStore};
+    /// use std::sync::Arc;
+    ///
+    /// struct Alert;
+    ///
+    /// impl NotStoredObserver for Alert {
+    ///     fn not_stored(&self, step: &NotStored<'_>) {
+    ///         eprintln!("{} of {} is not stored: {}", step.step, step.id, step.why);
+    ///     }
+    /// }
+    ///
+    /// let engine = Engine::builder(MemoryStore::new(ManualClock::default()))
+    ///     .not_stored_observer(Arc::new(Alert))
+    ///     .build();
+    /// ```
+    pub fn not_stored_observer(mut self, observer: Arc<dyn NotStoredObserver>) -> Self {
+        self.not_stored_observer = Some(observer);
+        self
+    }
+
     /// Builds the engine. Semaphores have an upper bound, so absurd limits are cut to it.
     #[must_use]
     pub fn build(mut self) -> Engine {
@@ -250,6 +287,7 @@ impl EngineBuilder {
                 renewals: Arc::default(),
                 lost_begins: OrphanedBegins::default(),
                 worker_observer: self.worker_observer,
+                not_stored_observer: self.not_stored_observer,
             }),
         }
     }

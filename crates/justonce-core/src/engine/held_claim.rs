@@ -11,6 +11,7 @@ use super::background::bounded;
 use super::begin::unexpected;
 use super::builder::Inner;
 use super::context::Explainer;
+use super::not_stored::NotStoredWhy;
 use super::renewal::Active;
 use super::settle::{Unsettled, persist};
 use crate::claim::{Checkpoint, Fence};
@@ -233,7 +234,9 @@ impl Drop for HeldClaim {
             self.inner.background.finish(async move {
                 active.before(&inner, &step).await;
                 // One try is enough: if it fails, the lease lapses and says the same.
-                let _ = bounded(inner.store.apply(&step)).await;
+                if let Err(error) = bounded(inner.store.apply(&step)).await {
+                    inner.not_stored(&step, NotStoredWhy::Failed(&error));
+                }
             });
             return;
         };

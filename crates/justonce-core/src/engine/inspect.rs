@@ -7,7 +7,7 @@ use crate::error::StoreResult;
 use crate::protocol::{Action, Answer, BusyWhy, Entry, Existing, StateName, Step};
 use crate::record_id::RecordId;
 use crate::scope::Scope;
-use crate::store::{Cursor, ListQuery, Stored};
+use crate::store::{ListQuery, Stored};
 
 /// A record, and what a duplicate of its operation would get now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,15 +83,14 @@ impl Engine {
             }
             _ => return Ok(false),
         }
-        // Records are listed in the order of their names, so it is the first or not there.
         let query = ListQuery {
             state: Some(StateName::Unknown),
             scope: Some(scope),
             unchanged_for: Some(time),
-            limit: 1,
-            after: Cursor::before(id),
+            only: Some(id),
+            ..ListQuery::default()
         };
         let page = self.inner.store.list(&query).await?;
-        Ok(page.records.first().is_some_and(|first| first.id == id))
+        Ok(!page.records.is_empty())
     }
 }

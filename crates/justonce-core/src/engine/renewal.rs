@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::background::bounded;
 use super::builder::Inner;
 use super::held_claim::{Settlement, settled_by};
+use super::not_stored::NotStoredWhy;
 use super::orphaned_begins::OrphanedBegins;
 use crate::claim::{Checkpoint, Fence};
 use crate::error::StoreResult;
@@ -334,7 +335,9 @@ impl Drop for Unsaved<'_> {
             let inner = Arc::clone(self.inner);
             self.inner.background.finish(async move {
                 // One try: a takeover without it repeats what it stands for.
-                let _ = bounded(inner.store.apply(&step)).await;
+                if let Err(error) = bounded(inner.store.apply(&step)).await {
+                    inner.not_stored(&step, NotStoredWhy::Failed(&error));
+                }
             });
         }
     }

@@ -68,7 +68,12 @@ impl Engine {
         loop {
             match self.wait(operation, busy, &mut limit).await? {
                 Waited::GiveUp => return Ok(Begun::Existing(Existing::Busy(busy))),
-                Waited::Ended => {}
+                Waited::Settled(Existing::Busy(still)) => {
+                    busy = still;
+                    continue;
+                }
+                Waited::Settled(existing) => return Ok(Begun::Existing(existing)),
+                Waited::Changed => {}
             }
             if matches!(operation.concurrent_rule(), OnConcurrent::Wait(_)) {
                 return self.await_outcome(operation, busy, limit).await.map(Begun::Existing);

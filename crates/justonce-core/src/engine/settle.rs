@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::background::bounded;
 use super::builder::{Engine, Inner};
 use super::held_claim::{HeldClaim, Settlement, settled_by};
+use super::not_stored::{NotStoredWhy, is_loss};
 use super::ran::{Ran, RunError};
 use super::renewal::Active;
 use super::run::Reported;
@@ -96,6 +97,8 @@ pub(super) struct Unsettled {
     inner: Arc<Inner>,
     active: Arc<Active>,
     step: Step,
+    /// It is stored, or was reported not to be.
+    done: bool,
     _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -106,20 +109,29 @@ impl Unsettled {
         step: Step,
         place: Option<OwnedSemaphorePermit>,
     ) -> Self {
-        Self { inner, active, step, _place: place }
+        Self { inner, active, step, done: false, _place: place }
     }
 
-    /// Stores it. If this fails too, the lease lapses.
-    pub(super) async fn settle_within(self, time: Duration) {
+    /// Stores it. If this fails too, the lease lapses, and the observer is told.
+    pub(super) async fn settle_within(mut self, time: Duration) {
         let until = Instant::now() + time;
         let mut pause = FIRST_PAUSE;
         self.active.before(&self.inner, &self.step).await;
-        while let Err(error) = bounded(settled_by(&self.inner, &self.step)).await
-            && error.is_passing()
-            && Instant::now() + pause < until
-        {
+        let settled = loop {
+            match bounded(settled_by(&self.inner, &self.step)).await {
+                Err(error) if error.is_passing() && Instant::now() + pause < until => {}
+                settled => break settled,
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(MAX_BACKGROUND_PAUSE);
+        };
+        self.done = true;
+        match &settled {
+            Ok(Settlement::Lost(lost)) if is_loss(&self.step, *lost) => {
+                self.inner.not_stored(&self.step, NotStoredWhy::Lost(*lost));
+            }
+            Ok(_) => {}
+            Err(error) => self.inner.not_stored(&self.step, NotStoredWhy::Failed(error)),
         }
     }
 }
@@ -127,6 +139,9 @@ impl Unsettled {
 impl Drop for Unsettled {
     fn drop(&mut self) {
         self.active.end(&self.inner);
+        if !self.done {
+            self.inner.not_stored(&self.step, NotStoredWhy::Stopped);
+        }
     }
 }
 

@@ -21,8 +21,10 @@ pub(super) struct WaitLimit {
 
 /// How a wait ended.
 pub(super) enum Waited {
+    /// This became of the operation.
+    Settled(Existing),
     /// Something changed: look again.
-    Ended,
+    Changed,
     /// There is no more time, or there are too many waiting.
     GiveUp,
 }
@@ -66,11 +68,16 @@ impl Engine {
         match busy.why {
             BusyWhy::BackOff => time.await,
             BusyWhy::Running => tokio::select! {
-                settled = self.inner.store.settled(&id, busy.fence) => settled?,
+                ended = self.inner.store.settled(&id, busy.fence) => {
+                    // The store may know what the claim ended with: then nobody asks again.
+                    if let Some(ended) = ended? {
+                        return Ok(Waited::Settled(ended.existing(&operation.fingerprint())));
+                    }
+                }
                 () = time => {}
             },
         }
-        Ok(Waited::Ended)
+        Ok(Waited::Changed)
     }
 
     /// Waits for the outcome without ever executing.
@@ -88,8 +95,14 @@ impl Engine {
                     return Ok(Existing::Busy(Busy { left: Duration::ZERO, ..busy }));
                 }
             }
-            if let Waited::GiveUp = self.wait(operation, busy, &mut limit).await? {
-                return Ok(Existing::Busy(busy));
+            loop {
+                match self.wait(operation, busy, &mut limit).await? {
+                    Waited::GiveUp => return Ok(Existing::Busy(busy)),
+                    // It failed, and its back-off is waited for.
+                    Waited::Settled(Existing::Busy(still)) => busy = still,
+                    Waited::Settled(existing) => return Ok(existing),
+                    Waited::Changed => break,
+                }
             }
         }
     }

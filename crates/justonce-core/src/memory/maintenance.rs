@@ -10,6 +10,11 @@ use crate::store::{Cursor, ListQuery, Maintenance, Page, Stats, SweepReport};
 impl Maintenance for MemoryStore {
     async fn list(&self, query: &ListQuery) -> StoreResult<Page> {
         let now = self.now();
+        if let Some(id) = query.only {
+            let shard = self.shards.of(&id);
+            let found = shard.get(&id).and_then(|slot| query.matches(id, &slot.stored.entry, now));
+            return Ok(Page { records: found.into_iter().collect(), ..Page::default() });
+        }
         let mut found = Vec::new();
         for shard in self.shards.each() {
             found.extend(

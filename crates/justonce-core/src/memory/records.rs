@@ -3,7 +3,7 @@
 use super::MemoryStore;
 use crate::claim::Fence;
 use crate::error::StoreResult;
-use crate::protocol::{Answer, Step};
+use crate::protocol::{Answer, ClaimEnd, Step};
 use crate::record_id::RecordId;
 use crate::store::{Records, Stored};
 
@@ -16,17 +16,10 @@ impl Records for MemoryStore {
         Ok(self.shards.of(id).get(id).map(|slot| slot.stored.clone()))
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
-        let Some(waiters) = self.waiting_for(id, fence) else {
-            return Ok(());
-        };
-        // A claim that ended between the two looks has taken its waiters along, so the second
-        // look finds other ones or none.
-        let woken = waiters.notified();
-        let still = self.waiting_for(id, fence);
-        if still.is_some_and(|now| std::sync::Arc::ptr_eq(&now, &waiters)) {
-            woken.await;
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
+        match self.waiting_for(id, fence) {
+            Some(waiters) => Ok(waiters.ended().await.clone()),
+            None => Ok(None),
         }
-        Ok(())
     }
 }

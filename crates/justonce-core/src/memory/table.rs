@@ -5,13 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::Notify;
-
 use crate::claim::Fence;
 use crate::clock::{Clock, Timestamp};
-use crate::protocol::{Action, Answer, Change, Decision, ends_claim, is_running, transition};
+use crate::protocol::{
+    Action, Answer, Change, ClaimEnd, Decision, ends_claim, is_running, transition,
+};
 use crate::record_id::RecordId;
-use crate::store::{IdMap, Shards, Stored};
+use crate::store::{IdMap, Shards, Stored, Waiters};
 
 /// A store in memory.
 ///
@@ -36,24 +36,25 @@ pub struct MemoryStore {
 /// One record and those who wait for it.
 pub(super) struct Slot {
     pub(super) stored: Stored,
-    waiters: Option<Arc<Notify>>,
+    waiters: Option<Arc<Waiters<Option<ClaimEnd>>>>,
 }
 
 impl Slot {
     /// Carries a decision out, and wakes those who wait for a claim that it ends. Whether the
     /// record is still kept, and the answer.
-    fn change(&mut self, decision: Decision) -> (bool, Answer) {
+    fn change(&mut self, decision: Decision, now: Timestamp) -> (bool, Answer) {
         let before = &self.stored.entry;
         let ended = match &decision.change {
             Change::Keep => false,
             Change::Put(after) => ends_claim(before, Some(after)),
             Change::Remove => ends_claim(before, None),
         };
-        let changed = decision.carry_out_in(&mut self.stored);
+        let (kept, answer) = decision.carry_out_in(&mut self.stored);
         if ended && let Some(waiters) = self.waiters.take() {
-            waiters.notify_waiters();
+            waiters
+                .end(Some(&self.stored.entry).filter(|_| kept).and_then(|e| ClaimEnd::of(e, now)));
         }
-        changed
+        (kept, answer)
     }
 }
 
@@ -87,7 +88,7 @@ impl MemoryStore {
             MapEntry::Occupied(mut place) => {
                 let slot = place.get_mut();
                 let decision = transition(Some(&slot.stored.entry), action, now, fresh);
-                let (kept, answer) = slot.change(decision);
+                let (kept, answer) = slot.change(decision, now);
                 if !kept {
                     place.remove();
                 }
@@ -97,7 +98,11 @@ impl MemoryStore {
     }
 
     /// Those who wait for the claim with this fence, if it is running.
-    pub(super) fn waiting_for(&self, id: &RecordId, fence: Fence) -> Option<Arc<Notify>> {
+    pub(super) fn waiting_for(
+        &self,
+        id: &RecordId,
+        fence: Fence,
+    ) -> Option<Arc<Waiters<Option<ClaimEnd>>>> {
         let mut shard = self.shards.of(id);
         let now = self.clock.now();
         let slot = shard.get_mut(id)?;

@@ -6,6 +6,7 @@
 //! The enums of the protocol are exhaustive on purpose: a store that does not know a new action or
 //! state must fail to compile, not to run.
 
+mod claim_end;
 mod decision;
 mod record;
 mod step;
@@ -13,6 +14,7 @@ mod timeline;
 mod transition;
 mod view;
 
+pub use claim_end::ClaimEnd;
 pub use decision::{Change, Decision, ends_claim, is_running};
 pub use record::{
     AwaitingRetry, Entry, Failed, InProgress, Record, Settled, State, StateName, Stored, Subject,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 use crate::claim::Fence;
 use crate::error::StoreResult;
-use crate::protocol::{Answer, Step};
+use crate::protocol::{Answer, ClaimEnd, Step};
 use crate::record_id::RecordId;
 
 /// A boxed future of a store call.
@@ -21,7 +21,7 @@ pub trait DynStore: Send + Sync + 'static {
     /// See [`Records::get`].
     fn get<'a>(&'a self, id: &'a RecordId) -> BoxFuture<'a, Option<Stored>>;
     /// See [`Records::settled`].
-    fn settled<'a>(&'a self, id: &'a RecordId, fence: Fence) -> BoxFuture<'a, ()>;
+    fn settled<'a>(&'a self, id: &'a RecordId, fence: Fence) -> BoxFuture<'a, Option<ClaimEnd>>;
     /// See [`Maintenance::list`].
     fn list<'a>(&'a self, query: &'a ListQuery) -> BoxFuture<'a, Page>;
     /// See [`Maintenance::stats`].
@@ -46,7 +46,7 @@ impl<S: Records + Maintenance> DynStore for S {
         Box::pin(Records::get(self, id))
     }
 
-    fn settled<'a>(&'a self, id: &'a RecordId, fence: Fence) -> BoxFuture<'a, ()> {
+    fn settled<'a>(&'a self, id: &'a RecordId, fence: Fence) -> BoxFuture<'a, Option<ClaimEnd>> {
         Box::pin(Records::settled(self, id, fence))
     }
 

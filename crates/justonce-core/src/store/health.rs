@@ -17,6 +17,8 @@ pub struct Health {
     pub damaged: DamagedRecords,
     /// What else is wrong.
     pub warnings: Vec<HealthWarning>,
+    /// How much is used of what the store bounds: at a bound it refuses new operations.
+    pub bounds: Vec<BoundUse>,
 }
 
 impl Health {
@@ -35,6 +37,17 @@ pub struct DamagedRecords {
     pub count: u64,
     /// The first of them in the order of their names, at most [`MAX_DAMAGED_NAMED`].
     pub named: Vec<RecordId>,
+}
+
+/// How much is used of a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoundUse {
+    /// A name for metrics and alerts: lower case, with underscores. It does not change.
+    pub name: &'static str,
+    /// How much is used now.
+    pub used: u64,
+    /// The bound.
+    pub limit: u64,
 }
 
 /// Something that an operator should look at. It stops nothing.

@@ -87,11 +87,13 @@ pub struct ListQuery {
     pub limit: usize,
     /// Where the page before ended.
     pub after: Option<Cursor>,
+    /// Only this record, whatever `after` says: found at once, however many records there are.
+    pub only: Option<RecordId>,
 }
 
 impl Default for ListQuery {
     fn default() -> Self {
-        Self { state: None, scope: None, unchanged_for: None, limit: 100, after: None }
+        Self { state: None, scope: None, unchanged_for: None, limit: 100, after: None, only: None }
     }
 }
 
@@ -163,6 +165,9 @@ impl ListQuery {
     /// listed.
     #[must_use]
     pub fn matches(&self, id: RecordId, entry: &Entry, now: Timestamp) -> Option<Summary> {
+        if self.only.is_some_and(|only| only != id) {
+            return None;
+        }
         let summary = summary(id, entry, crate::protocol::state_at(entry, now))?;
         if self.state.is_some_and(|wanted| wanted != summary.state) {
             return None;

@@ -14,12 +14,14 @@ mod maintenance;
 mod per_runtime;
 mod records;
 mod shards;
+mod waiters;
 
 pub use crate::protocol::Stored;
 pub use batching::{BatchExecutor, BatchLimits, BatchQueue, Pending, Replies, ReplyTo, may_batch};
 pub use dynamic::{BoxFuture, DynStore, SharedStore};
 pub use health::{
-    DamageLog, DamagedRecords, Health, HealthWarning, MAX_DAMAGED_NAMED, MAX_DAMAGED_REMEMBERED,
+    BoundUse, DamageLog, DamagedRecords, Health, HealthWarning, MAX_DAMAGED_NAMED,
+    MAX_DAMAGED_REMEMBERED,
 };
 pub use layers::{
     BecameUnknown, CACHE_PAUSE, CACHE_WAIT, CacheEvent, CacheObserver, Cached, CachedOutcome,
@@ -32,3 +34,4 @@ pub use maintenance::{
 pub use per_runtime::PerRuntime;
 pub use records::Records;
 pub use shards::{IdHasher, IdMap, Shards};
+pub use waiters::Waiters;

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use crate::claim::Fence;
 use crate::error::StoreResult;
-use crate::protocol::{Answer, Step, Stored};
+use crate::protocol::{Answer, ClaimEnd, Step, Stored};
 use crate::record_id::RecordId;
 
 /// A store of records.
@@ -31,8 +31,16 @@ pub trait Records: Send + Sync + 'static {
     /// settled, released, abandoned, held or taken over. It does not wait for the lease to lapse;
     /// that is a matter of time, and the caller knows the time left. It may return early.
     ///
+    /// A store that knows what the claim ended with may return it: everyone who waits gets it with
+    /// the signal, and need not ask again. It must be as durable then as an answer of
+    /// [`apply`](Self::apply) is. Nothing means that the caller must ask.
+    ///
     /// # Errors
     ///
     /// If the store cannot tell.
-    fn settled(&self, id: &RecordId, fence: Fence) -> impl Future<Output = StoreResult<()>> + Send;
+    fn settled(
+        &self,
+        id: &RecordId,
+        fence: Fence,
+    ) -> impl Future<Output = StoreResult<Option<ClaimEnd>>> + Send;
 }

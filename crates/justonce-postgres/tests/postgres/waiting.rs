@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use justonce_core::store::Records;
-use justonce_core::{Operation, StoreErrorKind, StoreResult};
+use justonce_core::{ClaimEnd, Operation, StoreErrorKind, StoreResult};
 use justonce_postgres::PostgresStore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -20,7 +20,7 @@ async fn waiter(
     stage: &Stage,
     other: &Arc<PostgresStore>,
     operation: &Operation,
-) -> JoinHandle<StoreResult<()>> {
+) -> JoinHandle<StoreResult<Option<ClaimEnd>>> {
     let fence = stage.claim(operation).await;
     let (store, id) = (Arc::clone(other), operation.id());
     let waiting = tokio::spawn(async move { store.settled(&id, fence).await });

@@ -27,7 +27,7 @@ async fn waiting(
 ) -> JoinHandle<()> {
     let before = watched(server);
     let (own, id) = (Arc::clone(store), operation.id());
-    let waiter = tokio::spawn(async move { own.settled(&id, fence).await.unwrap() });
+    let waiter = tokio::spawn(async move { drop(own.settled(&id, fence).await.unwrap()) });
     let registered = async {
         while watched(server) == before {
             sleep(LOOK_AGAIN_AFTER).await; // tidy: allow-sleep: a server's figures give no signal

@@ -100,6 +100,7 @@ impl Search<'_> {
                 unchanged_for: Some(self.settings.unchanged_for),
                 limit: PORTION,
                 after,
+                only: None,
             };
             let page = match self.engine.store().list(&query).await {
                 Ok(page) => page,

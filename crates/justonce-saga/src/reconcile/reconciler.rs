@@ -174,6 +174,7 @@ impl<E: Effects> Reconciler<E> {
             unchanged_for: Some(self.settings.rules.grace),
             limit: self.settings.page,
             after,
+            only: None,
         };
         let page = self.engine.store().list(&query).await?;
         // Of what is over only a hash is left, and it is not repeated.

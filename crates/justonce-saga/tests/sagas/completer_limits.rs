@@ -11,8 +11,8 @@ use justonce_core::store::{
     Cursor, Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport,
 };
 use justonce_core::{
-    Answer, BackOff, Checkpoint, Engine, Fence, Fingerprint, Key, ManualClock, OnLapsed, Operation,
-    Outcome, Policy, RecordId, Scope, Step, StoreError, StoreErrorKind, StoreResult,
+    Answer, BackOff, Checkpoint, ClaimEnd, Engine, Fence, Fingerprint, Key, ManualClock, OnLapsed,
+    Operation, Outcome, Policy, RecordId, Scope, Step, StoreError, StoreErrorKind, StoreResult,
 };
 use justonce_saga::{
     Call, Completer, CompleterSettings, Journal, Log, Phases, PlannedStep, Saga, SagaRan, SagaStep,
@@ -132,7 +132,7 @@ impl Records for HalfAway {
         self.inner.get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.inner.settled(id, fence).await
     }
 }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use justonce::store::{Health, ListQuery, MAX_PAGE};
+use justonce::store::{BoundUse, Health, ListQuery, MAX_PAGE};
 use justonce::{Clock, Engine, StateName, StoreResult, SystemClock, Timestamp};
 
 use super::process;
 use super::server::AdminState;
 use crate::metrics::STORE_WARNINGS;
 use crate::metrics::scraped::{
-    BUILD_INFO, EXECUTING, Metric, STORE_BYTES, STORE_DAMAGED, STORE_RECORDS, STORE_UP,
-    STORE_WARNING, UNKNOWN_OLDEST, UNKNOWN_WAITING,
+    BUILD_INFO, EXECUTING, Metric, STORE_BOUND_LIMIT, STORE_BOUND_USED, STORE_BYTES, STORE_DAMAGED,
+    STORE_RECORDS, STORE_UP, STORE_WARNING, UNKNOWN_OLDEST, UNKNOWN_WAITING,
 };
 
 /// How many pages of unknown operations are read for the age of the oldest.
@@ -70,6 +70,12 @@ fn health(text: &mut Text, health: &Health) {
     let warnings =
         STORE_WARNINGS.map(|name| (Some(("name", name)), if is_there(name) { 1.0 } else { 0.0 }));
     text.metric(&STORE_WARNING, warnings);
+    if !health.bounds.is_empty() {
+        let used = |bound: &BoundUse| (Some(("bound", bound.name)), bound.used as f64);
+        let limit = |bound: &BoundUse| (Some(("bound", bound.name)), bound.limit as f64);
+        text.metric(&STORE_BOUND_USED, health.bounds.iter().map(used));
+        text.metric(&STORE_BOUND_LIMIT, health.bounds.iter().map(limit));
+    }
 }
 
 /// How many operations are unknown, and since when the oldest is.

@@ -65,7 +65,9 @@ async fn one<B: Backend>(stage: Arc<Stage<B>>, number: usize) -> Verdict {
     let answer = stage.store.apply(&complete).await?;
     ensure_eq!(answer, Answer::Applied, "a repeated complete");
     match timeout(LOST_AFTER, waiter).await {
-        Ok(result) => result??,
+        Ok(result) => {
+            result??;
+        }
         Err(_) => return Err(Deviation::new("a waiter was forgotten")),
     }
     ensure_whole(&stage, &operation, &outcome).await

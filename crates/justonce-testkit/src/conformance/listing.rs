@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use justonce_core::store::{ListQuery, Maintenance, Summary};
-use justonce_core::{Scope, StateName};
+use justonce_core::{RecordId, Scope, StateName};
 
 use super::backend::Backend;
 use super::deviation::{Deviation, Verdict, ensure, ensure_eq};
@@ -33,6 +33,23 @@ pub async fn listing<B: Backend>(backend: B) -> Verdict {
         lengths.insert(listed.len());
     }
     ensure!(lengths.len() > 10, "the filters of the suite tell too little apart");
+    one_by_one(&stage, &population).await
+}
+
+/// A query for one record finds it or not, as the other filters say.
+async fn one_by_one<B: Backend>(stage: &Stage<B>, population: &Population) -> Verdict {
+    let absent = RecordId::from_bytes([0x5a; 32]);
+    let ids = population.runs.iter().map(|run| run.oracle.id).chain([absent]);
+    for id in ids {
+        for state in std::iter::once(None).chain(StateName::ALL.map(Some)) {
+            let query = ListQuery { state, only: Some(id), limit: 1, ..ListQuery::default() };
+            let mut expected = expected(population, &query);
+            expected.retain(|summary| summary.id == id);
+            let page = stage.store.list(&query).await?;
+            ensure_eq!(page.records, expected, "{query:?}");
+            ensure!(page.next.is_none(), "one record has no next page: {query:?}");
+        }
+    }
     Ok(())
 }
 
@@ -72,6 +89,7 @@ fn queries<B: Backend>(
                         unchanged_for: *unchanged_for,
                         limit,
                         after: None,
+                        only: None,
                     });
                 }
             }

@@ -10,8 +10,8 @@ use justonce_core::store::{
     Cursor, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport,
 };
 use justonce_core::{
-    Action, Answer, Change, Clock, Fence, ManualClock, RecordId, Step, StoreResult, SweepDone,
-    Timestamp, codec, ends_claim, is_running, transition,
+    Action, Answer, Change, ClaimEnd, Clock, Fence, ManualClock, RecordId, Step, StoreResult,
+    SweepDone, Timestamp, codec, ends_claim, is_running, transition,
 };
 use tokio::sync::Notify;
 
@@ -148,17 +148,17 @@ impl Records for Plain {
         Ok(self.read(id))
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         loop {
             let mut woken = std::pin::pin!(self.changed.notified());
             woken.as_mut().enable();
             let stored = self.read(id);
             if !stored.is_some_and(|stored| is_running(&stored.entry, fence, self.now())) {
-                return Ok(());
+                return Ok(None);
             }
             woken.await;
             if self.defect == Defect::RenewalWakes {
-                return Ok(());
+                return Ok(None);
             }
         }
     }
@@ -406,7 +406,7 @@ impl Records for Sharing {
         self.plain.get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.plain.settled(id, fence).await
     }
 }

@@ -7,8 +7,8 @@ use std::task::Poll;
 
 use justonce_core::store::{Maintenance, Records};
 use justonce_core::{
-    Action, Answer, Failure, FailureKind, Fence, OnLapsed, Operation, Outcome, StoreResult,
-    UnknownReason,
+    Action, Answer, ClaimEnd, Existing, Failure, FailureKind, Fence, Fingerprint, OnLapsed,
+    Operation, Outcome, StoreResult, UnknownReason,
 };
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -83,7 +83,30 @@ async fn woken_by<B: Backend>(
     let fence = stage.claim(&operation).await?.fence;
     let mut waiting = Waiting::of(stage, &operation, fence).await?;
     end(stage, &operation, fence, ending).await?;
-    waiting.all_return(&format!("{ending:?} under {rule:?}")).await
+    let told = waiting.all_return(&format!("{ending:?} under {rule:?}")).await?;
+    for end in told.into_iter().flatten() {
+        told_rightly(stage, &operation, &end).await?;
+    }
+    Ok(())
+}
+
+/// What a waiter is told is what it would be answered, and nothing for another request.
+async fn told_rightly<B: Backend>(
+    stage: &Stage<B>,
+    operation: &Operation,
+    end: &ClaimEnd,
+) -> Verdict {
+    let asked = operation.fingerprint();
+    let told = Answer::Existing(end.existing(&asked));
+    let answer = stage.apply(operation, Action::Peek(asked)).await?;
+    ensure!(
+        told.name() == answer.name() && told.completed() == answer.completed(),
+        "a waiter was told {told:?}, and a duplicate is answered {answer:?}"
+    );
+    let other = Fingerprint::of(operation.scope(), b"something else");
+    let leaked = end.existing(&other);
+    ensure!(leaked == Existing::Mismatch, "another request was told {leaked:?}");
+    Ok(())
 }
 
 async fn end<B: Backend>(
@@ -140,7 +163,8 @@ async fn not_woken_by_a_renewal<B: Backend>(stage: &Stage<B>) -> Verdict {
         waiting.none_returned().await?;
     }
     stage.write(&operation, Action::Release(fence)).await?;
-    waiting.all_return("a release after renewals").await
+    waiting.all_return("a release after renewals").await?;
+    Ok(())
 }
 
 /// There is nothing to wait for: the call returns at once.
@@ -168,7 +192,10 @@ async fn returns<B: Backend>(
 ) -> Verdict {
     let id = operation.id();
     match timeout(LOST_AFTER, stage.store.settled(&id, fence)).await {
-        Ok(result) => Ok(result?),
+        Ok(result) => {
+            result?;
+            Ok(())
+        }
         Err(_) => Err(Deviation::new(format!("settled waits for {what}"))),
     }
 }
@@ -204,7 +231,9 @@ async fn one_key<B: Backend>(stage: Arc<Stage<B>>, number: usize) -> Verdict {
         };
         stage.write(&operation, action).await?;
         match waiter.await? {
-            Ok(result) => result?,
+            Ok(result) => {
+                result?;
+            }
             Err(_) => {
                 let what = format!("a wake-up was lost in round {round} of key {number}");
                 return Err(Deviation::new(what));
@@ -221,7 +250,7 @@ async fn yields(times: usize) {
 }
 
 /// Tasks that wait for a claim.
-struct Waiting(JoinSet<StoreResult<()>>);
+struct Waiting(JoinSet<StoreResult<Option<ClaimEnd>>>);
 
 impl Waiting {
     /// Starts them, and returns once each has begun to wait.
@@ -256,10 +285,12 @@ impl Waiting {
         Ok(())
     }
 
-    async fn all_return(&mut self, what: &str) -> Verdict {
+    /// What they were told.
+    async fn all_return(&mut self, what: &str) -> Result<Vec<Option<ClaimEnd>>, Deviation> {
+        let mut told = Vec::new();
         while !self.0.is_empty() {
             match timeout(LOST_AFTER, self.0.join_next()).await {
-                Ok(Some(result)) => result??,
+                Ok(Some(result)) => told.push(result??),
                 Ok(None) => break,
                 Err(_) => {
                     let left = self.0.len();
@@ -268,6 +299,6 @@ impl Waiting {
                 }
             }
         }
-        Ok(())
+        Ok(told)
     }
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use justonce_core::store::{
     ListQuery, Maintenance, Page, Records, SharedStore, Stats, Stored, SweepReport,
 };
-use justonce_core::{Answer, Fence, RecordId, Step, StoreError, StoreErrorKind, StoreResult};
+use justonce_core::{
+    Answer, ClaimEnd, Fence, RecordId, Step, StoreError, StoreErrorKind, StoreResult,
+};
 
 /// A store as a process sees it that can die: after that, nothing of it reaches the store, neither
 /// a renewal nor an abandon.
@@ -40,7 +42,7 @@ impl Records for Mortal {
         self.living()?.get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.living()?.settled(id, fence).await
     }
 }

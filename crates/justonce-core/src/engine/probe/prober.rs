@@ -137,6 +137,7 @@ impl<P: Probe> Pages<P> {
             unchanged_for: Some(self.settings.after),
             limit: PAGE,
             after: self.after,
+            only: None,
         };
         let page = self.engine.store().list(&query).await?;
         self.after = page.next;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::claim::Fence;
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
-use crate::protocol::{Answer, Step};
+use crate::protocol::{Answer, ClaimEnd, Step};
 use crate::record_id::RecordId;
 use crate::store::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 
@@ -105,7 +105,7 @@ impl<S: Records> Records for Faulty<S> {
         self.inner.get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.inner.settled(id, fence).await
     }
 }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use crate::claim::{Fence, Owner};
 use crate::error::{StoreError, StoreResult};
 use crate::key::Key;
-use crate::protocol::{Action, Answer, Entry, State, Step, SweepDone, UnknownReason, Why};
+use crate::protocol::{
+    Action, Answer, ClaimEnd, Entry, State, Step, SweepDone, UnknownReason, Why,
+};
 use crate::record_id::RecordId;
 use crate::scope::Scope;
 use crate::store::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
@@ -174,8 +176,8 @@ impl<S: Records> Records for Observed<S> {
         self.watch("get", self.inner.get(id), name).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
-        self.watch("settled", self.inner.settled(id, fence), |()| "settled").await
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
+        self.watch("settled", self.inner.settled(id, fence), |_| "settled").await
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::claim::Fence;
 use crate::entropy::Entropy;
 use crate::error::{Effect, StoreError, StoreResult};
-use crate::protocol::{Answer, Step};
+use crate::protocol::{Answer, ClaimEnd, Step};
 use crate::record_id::RecordId;
 use crate::store::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 
@@ -111,7 +111,7 @@ impl<S: Records> Records for Retry<S> {
         self.again(true, || self.inner.get(id)).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.again(true, || self.inner.settled(id, fence)).await
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::claim::Fence;
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
-use crate::protocol::{Answer, Step};
+use crate::protocol::{Answer, ClaimEnd, Step};
 use crate::record_id::RecordId;
 use crate::store::{Health, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 
@@ -53,7 +53,7 @@ impl<S: Records> Records for Timeout<S> {
         self.within(self.inner.get(id), StoreError::not_applied).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.inner.settled(id, fence).await
     }
 }

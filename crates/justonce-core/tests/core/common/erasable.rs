@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use justonce_core::memory::MemoryStore;
 use justonce_core::store::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
-use justonce_core::{Answer, Fence, RecordId, Step, StoreResult, TimerClock};
+use justonce_core::{Answer, ClaimEnd, Fence, RecordId, Step, StoreResult, TimerClock};
 
 use super::handlers::Count;
 use super::world::{START, pass};
@@ -56,7 +56,7 @@ impl Records for Erasable {
         self.store().get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.store().settled(id, fence).await
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use justonce_core::store::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
-use justonce_core::{Action, Answer, Fence, RecordId, Step, StoreError, StoreResult};
+use justonce_core::{Action, Answer, ClaimEnd, Fence, RecordId, Step, StoreError, StoreResult};
 
 use super::shared::Shared;
 
@@ -38,7 +38,7 @@ impl Records for Erring {
         self.inner.get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.inner.settled(id, fence).await
     }
 }

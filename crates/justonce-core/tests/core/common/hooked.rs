@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use justonce_core::store::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
-use justonce_core::{Answer, Fence, RecordId, Step, StoreResult};
+use justonce_core::{Answer, ClaimEnd, Fence, RecordId, Step, StoreResult};
 
 use super::shared::Shared;
 
@@ -37,7 +37,7 @@ impl Records for Hooked {
         self.inner.get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.inner.settled(id, fence).await
     }
 }

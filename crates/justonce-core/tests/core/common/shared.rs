@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use justonce_core::memory::MemoryStore;
 use justonce_core::store::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
-use justonce_core::{Answer, Fence, RecordId, Step, StoreResult};
+use justonce_core::{Answer, ClaimEnd, Fence, RecordId, Step, StoreResult};
 
 /// A handle on a memory store. Clones are the same store, so that two engines can meet in it.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ impl Records for Shared {
         self.0.get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.0.settled(id, fence).await
     }
 }

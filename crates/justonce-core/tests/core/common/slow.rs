@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use justonce_core::store::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
-use justonce_core::{Answer, Fence, RecordId, Step, StoreResult};
+use justonce_core::{Answer, ClaimEnd, Fence, RecordId, Step, StoreResult};
 
 use super::shared::Shared;
 use super::world::pass;
@@ -47,7 +47,7 @@ impl Records for Slow {
         found
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.inner.settled(id, fence).await
     }
 }

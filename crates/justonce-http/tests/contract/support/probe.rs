@@ -7,7 +7,9 @@ use justonce_core::memory::MemoryStore;
 use justonce_core::store::{
     Fault, ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport,
 };
-use justonce_core::{Answer, Fence, RecordId, Step, StoreError, StoreErrorKind, StoreResult};
+use justonce_core::{
+    Answer, ClaimEnd, Fence, RecordId, Step, StoreError, StoreErrorKind, StoreResult,
+};
 use tokio::sync::watch;
 
 /// A handle on the store as one engine sees it. Clones share everything.
@@ -152,7 +154,7 @@ impl Records for Probe {
         self.memory.get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.pass("settled").await;
         if let Some(Trouble::Kind(kind)) = self.faults().get("settled").copied() {
             return Err(StoreError::not_applied(kind, "injected"));

@@ -57,6 +57,7 @@ fn query(filter: &KeyFilter) -> Result<ListQuery, Refusal> {
         unchanged_for: filter.unchanged_for.as_deref().map(age).transpose()?,
         limit: limit(filter.limit)?,
         after: cursor(filter.after.as_deref())?,
+        only: None,
     })
 }
 

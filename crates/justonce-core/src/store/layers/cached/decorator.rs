@@ -16,7 +16,7 @@ use crate::clock::{Clock, TimerClock, Timestamp};
 use crate::error::{StoreError, StoreErrorKind, StoreResult};
 use crate::fingerprint::Fingerprint;
 use crate::outcome::Outcome;
-use crate::protocol::{Action, Answer, Claimed, Existing, Step, SweepDone};
+use crate::protocol::{Action, Answer, ClaimEnd, Claimed, Existing, Step, SweepDone};
 use crate::record_id::RecordId;
 use crate::store::{ListQuery, Maintenance, Page, Records, Stats, Stored, SweepReport};
 
@@ -297,7 +297,7 @@ impl<S: Records, C: OutcomeCache> Records for Cached<S, C> {
         self.inner.get(id).await
     }
 
-    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<()> {
+    async fn settled(&self, id: &RecordId, fence: Fence) -> StoreResult<Option<ClaimEnd>> {
         self.inner.settled(id, fence).await
     }
 }
