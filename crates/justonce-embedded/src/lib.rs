@@ -36,6 +36,7 @@
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
 mod applier;
+mod blob_names;
 mod check;
 mod clock;
 mod clock_floor;

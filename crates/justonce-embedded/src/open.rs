@@ -19,7 +19,7 @@ use crate::commit_delay::CommitDelay;
 use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::OpenError;
-use crate::files::{Modes, create_folder, private};
+use crate::files::{Modes, create_durable_folder, private};
 use crate::journal::{self, Recovered};
 use crate::state::{Fences, Live, Row, State, Time, is_settled};
 use crate::step::Stepper;
@@ -186,7 +186,7 @@ impl EmbeddedBuilder {
     pub fn open(self) -> Result<EmbeddedStore, OpenError> {
         let directory = &self.directory;
         let io = |what| move |error| OpenError::io(what, directory, error);
-        create_folder(directory).map_err(io("cannot create the directory"))?;
+        create_durable_folder(directory).map_err(io("cannot create the directory"))?;
         let modes = Modes::of(directory).map_err(io("cannot look through the directory"))?;
         let mut warnings: Vec<HealthWarning> = modes.warnings().collect();
         let reset = self.reset_clock_floor
