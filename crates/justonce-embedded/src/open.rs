@@ -267,12 +267,17 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
     let mark = Watermark::read(directory).map_err(io("cannot read the watermark"))?;
     let found = check::inspect(directory, &engine, mark)?;
     let left: &[&Path] = match found {
-        Found::Store(_) => &[&made],
+        Found::Store(..) => &[&made],
         Found::Nothing => &[&made, &engine],
     };
     check::tidy(directory, left).map_err(io("cannot tidy up"))?;
     let known = match found {
-        Found::Store(known) => known,
+        Found::Store(known, torn) => {
+            if let Some(torn) = torn {
+                torn.cut_off(&engine).map_err(io("cannot cut off the end of a journal"))?;
+            }
+            known
+        }
         Found::Nothing => {
             Disk::create(&engine, &made).map_err(refused)?;
             Manifest::default()

@@ -20,3 +20,4 @@ mod full_disk;
 mod modes;
 mod rows;
 mod store;
+mod torn_journal;
