@@ -1,4 +1,4 @@
-//! The storage engine, in one file: nothing of it shows outside.
+//! The storage engine, in one file and [`blob_names`]: nothing of it shows outside.
 //!
 //! Four keyspaces: the records are taken in first, then the rest is written in one atomic batch.
 //! What a crash leaves between the two is taken in once more.
@@ -78,13 +78,18 @@ const CAME_BACK: [u8; 2] = [0, 1];
 pub(crate) enum Gone {
     /// The engine does not know this keyspace.
     Keyspace(&'static str),
+    /// A batch of a journal is not what it must be.
+    Journal(fjall::Error),
     /// The engine refuses.
     Engine(fjall::Error),
 }
 
 impl From<fjall::Error> for Gone {
     fn from(error: fjall::Error) -> Self {
-        Self::Engine(error)
+        match error {
+            fjall::Error::JournalRecovery(_) => Self::Journal(error),
+            error => Self::Engine(error),
+        }
     }
 }
 

@@ -76,9 +76,7 @@ pub(super) fn remove(directory: &Path) -> io::Result<()> {
 fn try_open(folder: &Path) -> Result<Tried, Refused> {
     let disk = Disk::open_copy(folder, CACHE_BYTES).map_err(|gone| match gone {
         Gone::Keyspace(name) => Refused::Other(format!("the keyspace `{name}` is gone")),
-        Gone::Engine(error @ fjall::Error::JournalRecovery(_)) => {
-            Refused::Journal(error.to_string())
-        }
+        Gone::Journal(error) => Refused::Journal(error.to_string()),
         Gone::Engine(error) => Refused::Other(error.to_string()),
     })?;
     let other = |error: StoreError| Refused::Other(error.to_string());

@@ -153,8 +153,8 @@ fn compare(path: &Path, sum: u128, known: Option<&Known>) -> Result<Known, OpenE
     if is_good { Ok(seen) } else { Err(damaged(path)) }
 }
 
-/// Whether the engine and the write-ahead log together have all that was acknowledged; and what must
-/// be cut off for that.
+/// Whether the engine and the write-ahead log together have all that was acknowledged. Returns what
+/// must be cut off for that.
 fn complete(
     directory: &Path,
     engine: &Path,
