@@ -2,9 +2,9 @@
 //!
 //! The engine drops a last batch that ends too early. One of which a part in the middle is lost,
 //! and not the end, it takes for damage, and does not open. But the parts of a file that was not
-//! synced are written in any order. So such a batch is cut off, with all that may follow it. Whether
-//! what that loses is in the write-ahead log is checked afterwards, as for a batch that the engine
-//! drops.
+//! synced are written in any order. So such a batch is cut off, with all that may follow it. What
+//! that loses must be in the write-ahead log; this is checked afterwards, as for a batch that the
+//! engine drops.
 
 use std::fs::OpenOptions;
 use std::io;
