@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::disk::{Content, DirectoryChange, Disk, FileChange, Kind, Names, Pending, ROOT};
+use crate::disk::{
+    Content, DirectoryChange, Disk, FileChange, Kind, Names, NewInode as Node, Pending, ROOT,
+};
 use crate::random::Random;
-use crate::tree::{Node, Tree};
+use crate::tree::Tree;
 
 /// How much is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

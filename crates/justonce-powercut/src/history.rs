@@ -146,6 +146,19 @@ pub struct History {
 }
 
 impl History {
+    /// What is known of each key, as lines that say it again.
+    #[must_use]
+    pub fn to_lines(&self) -> String {
+        let mut lines = String::new();
+        for (key, known) in &self.keys {
+            lines.push_str(&format!("{} {key} {}\n", Said::Durable.letter(), known.sure));
+            for maybe in &known.maybe {
+                lines.push_str(&format!("{} {key} {maybe}\n", Said::Trying.letter()));
+            }
+        }
+        lines
+    }
+
     /// Adds a line.
     ///
     /// # Errors

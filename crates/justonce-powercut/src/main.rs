@@ -11,7 +11,7 @@ use justonce_powercut::check::Check;
 use justonce_powercut::history::History;
 use justonce_powercut::mutants::Dropped;
 use justonce_powercut::record::Run;
-use justonce_powercut::run::{Options, Report, check};
+use justonce_powercut::run::{Options, Report, check, check_seed};
 use justonce_powercut::scratch;
 use justonce_powercut::workload::{self, End, Plan, Say};
 
@@ -134,10 +134,6 @@ fn run(options: &CheckOptions) -> Result<bool> {
             break;
         }
         let seed = options.seed.wrapping_add(number);
-        let recorded = Run::record(&program, scratch.path(), seed);
-        let recorded = recorded.with_context(|| format!("cannot record seed {seed}"))?;
-        let events: usize = recorded.processes.iter().map(|process| process.events.len()).sum();
-        println!("seed {seed}: {events} calls begun or ended");
         let keep = tempfile::Builder::new().prefix("justonce-powercut-").tempdir()?;
         let those = Options {
             states: STATES_A_RUN.min(options.states - checked),
@@ -147,11 +143,14 @@ fn run(options: &CheckOptions) -> Result<bool> {
             keep: Some(keep.path()),
         };
         if options.dropped {
-            without(&recorded, Options { states: options.states, ..those })?;
+            let run = Run::record(&program, scratch.path(), seed)?;
+            without(&run, Options { states: options.states, ..those })?;
             return Ok(false);
         }
-        let report = check(&recorded, those)?;
+        let report = check_seed(&program, seed, those);
+        let report = report.with_context(|| format!("cannot check seed {seed}"))?;
         checked += report.states;
+        print!("seed {seed}: ");
         tell(&report);
         if !report.failures.is_empty() {
             println!("something was lost with seed {seed}, kept: {}", keep.keep().display());
@@ -164,7 +163,7 @@ fn run(options: &CheckOptions) -> Result<bool> {
 fn tell(report: &Report) {
     let Report { states, with_losses, acknowledged, failures } = report;
     println!(
-        "{states} states, {with_losses} of them without something that was not durable, with \
+        "{states} states, {with_losses} of them with losses, after \
          {acknowledged} acknowledgements: {} failures",
         failures.len()
     );

@@ -7,6 +7,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::calls::{Call, Event, Recording};
 use crate::disk::Disk;
+use crate::history::History;
+use crate::mutants::Dropped;
 use crate::strace::{self, CALLS, MAX_STRING_BYTES};
 use crate::tree::{Tree, read_part};
 use crate::workload::{End, Plan};
@@ -21,6 +23,10 @@ pub struct Run {
     pub seed: u64,
     /// The directory in which they worked.
     pub root: PathBuf,
+    /// What was there before, all of it durable.
+    pub before: Tree,
+    /// What had been said before.
+    pub said: History,
     /// What they did.
     pub processes: Vec<Recording>,
 }
@@ -42,11 +48,48 @@ impl Run {
     pub fn record(program: &Path, scratch: &Path, seed: u64) -> Result<Self> {
         let root = scratch.canonicalize()?.join("root");
         std::fs::create_dir_all(&root)?;
-        let mut disk = Disk::new(&root, None);
+        let (before, said) = (Tree::default(), History::default());
+        let run = Self { seed, root, before, said, processes: Vec::new() };
+        run.with(program, scratch, &plans(seed))
+    }
+
+    /// Records a process that begins with what a cut of this run has left.
+    ///
+    /// # Errors
+    ///
+    /// As of [`record`](Self::record).
+    pub fn record_after(
+        &self,
+        program: &Path,
+        scratch: &Path,
+        left: Tree,
+        said: History,
+    ) -> Result<Self> {
+        std::fs::create_dir_all(&self.root)?;
+        left.write(&self.root)?;
+        let Self { seed, root, .. } = self;
+        let plan = Plan { seed: *seed, process: 2, operations: 12, phases: 2, end: End::Closes };
+        let run =
+            Self { seed: *seed, root: root.clone(), before: left, said, processes: Vec::new() };
+        run.with(program, scratch, &[plan])
+    }
+
+    /// The disk before the first process.
+    ///
+    /// # Errors
+    ///
+    /// If what was there before is no tree.
+    pub fn disk(&self, dropped: Option<Dropped>) -> Result<Disk> {
+        self.before.on_disk(&self.root, dropped)
+    }
+
+    fn with(self, program: &Path, scratch: &Path, plans: &[Plan]) -> Result<Self> {
+        let root = self.root.clone();
+        let mut disk = self.disk(None)?;
         let mut processes = Vec::new();
-        for plan in plans(seed) {
+        for plan in plans {
             let log = scratch.join(format!("process-{}.strace", plan.process));
-            trace(program, &root, plan, &log)?;
+            trace(program, &root, *plan, &log)?;
             let mut recording = strace::parse(&std::fs::read(&log)?)?;
             std::fs::remove_file(&log)?;
             follow(&mut disk, &mut recording)?;
@@ -56,7 +99,7 @@ impl Run {
             processes.push(recording);
         }
         std::fs::remove_dir_all(&root)?;
-        Ok(Self { seed, root, processes })
+        Ok(Self { processes, ..self })
     }
 }
 

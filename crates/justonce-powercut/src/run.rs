@@ -17,6 +17,7 @@ use crate::history::History;
 use crate::mutants::Dropped;
 use crate::random::Random;
 use crate::record::Run;
+use crate::tree::Tree;
 
 /// One of so many states is opened twice: what the first opening wrote must be good too.
 const TWICE: usize = 8;
@@ -85,11 +86,40 @@ pub struct Report {
     pub failures: Vec<Failure>,
 }
 
+impl Report {
+    fn add(&mut self, other: Self) {
+        self.states += other.states;
+        self.with_losses += other.with_losses;
+        self.acknowledged += other.acknowledged;
+        self.failures.extend(other.failures);
+    }
+}
+
 struct State {
     number: usize,
     point: Point,
     left: Left,
     history: History,
+}
+
+/// Records a run, and another process on what one cut of it has left; makes and checks states of
+/// both. Three of four are of the first.
+///
+/// # Errors
+///
+/// If that cannot be done; what was lost is in the report.
+pub fn check_seed(program: &Path, seed: u64, options: Options<'_>) -> Result<Report> {
+    let run = Run::record(program, options.scratch, seed)?;
+    let after = options.states / 4;
+    let mut report = check(&run, Options { states: options.states - after, ..options })?;
+    if !report.failures.is_empty() {
+        return Ok(report);
+    }
+    let (left, said) = one_cut(&run)?;
+    let run = run.record_after(program, options.scratch, left, said);
+    let run = run.context("a process on what a cut has left")?;
+    report.add(check(&run, Options { states: after, ..options })?);
+    Ok(report)
 }
 
 /// Makes and checks the states of one run.
@@ -107,7 +137,7 @@ pub fn check(run: &Run, options: Options<'_>) -> Result<Report> {
         let workers: Vec<_> = (0..threads)
             .map(|worker| {
                 let (states, report) = (&states, &report);
-                scope.spawn(move || check_all(run, states, report, options, worker))
+                scope.spawn(move || check_all(states, report, options, worker))
             })
             .collect();
         let made = each_state(run, &points, options.dropped, |state| {
@@ -127,6 +157,21 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What one cut of a run leaves, and what had been said until then.
+///
+/// # Errors
+///
+/// If the run cannot be followed.
+pub fn one_cut(run: &Run) -> Result<(Tree, History)> {
+    let mut found = None;
+    each_state(run, &points(run, 2)?, None, |state| {
+        found = Some((state.left.tree, state.history));
+        // The later one of the two.
+        Ok(true)
+    })?;
+    found.context("nothing was recorded")
+}
+
 /// Makes the states one after the other, as long as they are wanted.
 fn each_state(
     run: &Run,
@@ -134,8 +179,8 @@ fn each_state(
     dropped: Option<Dropped>,
     mut take: impl FnMut(State) -> Result<bool>,
 ) -> Result<()> {
-    let mut disk = Disk::new(&run.root, dropped);
-    let mut history = History::default();
+    let mut disk = run.disk(dropped)?;
+    let mut history = run.said.clone();
     let mut wanted = points.iter().copied().enumerate().peekable();
     for (process, recording) in run.processes.iter().enumerate() {
         for (event, happens) in recording.events.iter().copied().enumerate() {
@@ -166,7 +211,7 @@ fn each_state(
 fn points(run: &Run, count: usize) -> Result<Vec<Point>> {
     let mut all = Vec::new();
     let mut kinds: BTreeMap<String, Vec<Point>> = BTreeMap::new();
-    let mut disk = Disk::new(&run.root, None);
+    let mut disk = run.disk(None)?;
     for (process, recording) in run.processes.iter().enumerate() {
         for (event, happens) in recording.events.iter().copied().enumerate() {
             disk.apply(recording, happens)?;
@@ -217,7 +262,6 @@ fn kind(disk: &Disk, call: &Call) -> Option<String> {
 }
 
 fn check_all(
-    run: &Run,
     states: &Mutex<Receiver<State>>,
     report: &Mutex<Report>,
     options: Options<'_>,
@@ -239,7 +283,7 @@ fn check_all(
         if let Err(error) = checked {
             let first = report.failures.is_empty();
             let keep = options.keep.filter(|_| first);
-            let kept = keep.map(|keep| kept(keep, run, &state)).transpose()?;
+            let kept = keep.map(|keep| kept(keep, &state)).transpose()?;
             let State { number, point, left, .. } = state;
             let message = format!("{error:#}");
             let failure = Failure { state: number, point, message, losses: left.losses, kept };
@@ -249,22 +293,11 @@ fn check_all(
 }
 
 /// Writes the state once more, as it was before it was opened, and what had been said until then.
-fn kept(keep: &Path, run: &Run, state: &State) -> Result<PathBuf> {
+fn kept(keep: &Path, state: &State) -> Result<PathBuf> {
     let kept = keep.join(format!("state-{}", state.number));
     std::fs::create_dir_all(&kept)?;
     state.left.tree.write(&kept).context("cannot keep the state")?;
     std::fs::write(kept.join("losses.txt"), &state.left.losses)?;
-    let mut lines = String::new();
-    for (process, recording) in run.processes.iter().enumerate() {
-        for (event, happens) in recording.events.iter().enumerate() {
-            if (Point { process, event }) < state.point
-                && let Some(line) = recording.line(*happens)
-            {
-                lines.push_str(line);
-                lines.push('\n');
-            }
-        }
-    }
-    std::fs::write(kept.join("lines.txt"), lines)?;
+    std::fs::write(kept.join("lines.txt"), state.history.to_lines())?;
     Ok(kept)
 }

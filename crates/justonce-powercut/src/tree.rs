@@ -1,5 +1,6 @@
 //! Files and directories as a cut leaves them, and as they are written to a real directory.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
@@ -9,24 +10,32 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::disk::{Content, Disk, Kind, ROOT};
-
-/// Something that a cut has left.
-#[derive(Clone, Debug)]
-pub enum Node {
-    /// A directory.
-    Directory,
-    /// A file.
-    File(Content),
-    /// A symbolic link.
-    Symlink(Vec<u8>),
-}
+use crate::disk::{Disk, Kind, NewInode as Node, ROOT};
+use crate::mutants::Dropped;
 
 /// Everything that a cut has left; each directory before what is in it.
 #[derive(Clone, Debug, Default)]
 pub struct Tree(pub Vec<(PathBuf, Node)>);
 
 impl Tree {
+    /// A disk with all of this on it, durable.
+    ///
+    /// # Errors
+    ///
+    /// If something lies in what is no directory.
+    pub fn on_disk(&self, root: &Path, dropped: Option<Dropped>) -> Result<Disk> {
+        let mut disk = Disk::new(root, dropped);
+        let mut numbers = HashMap::from([(PathBuf::new(), ROOT)]);
+        for (path, node) in &self.0 {
+            let folder = path.parent().and_then(|folder| numbers.get(folder)).copied();
+            let folder = folder.context("its directory comes later")?;
+            let name = path.file_name().context("it has no name")?;
+            let number = disk.add_durable(folder, name.to_owned(), node.clone())?;
+            numbers.insert(path.clone(), number);
+        }
+        Ok(disk)
+    }
+
     /// Everything as processes see it.
     #[must_use]
     pub fn now(disk: &Disk) -> Self {

@@ -12,15 +12,14 @@ use std::path::Path;
 
 use justonce_powercut::mutants::Dropped;
 use justonce_powercut::record::Run;
-use justonce_powercut::run::{Options, check};
+use justonce_powercut::run::{Options, check, check_seed};
 use justonce_powercut::scratch;
 
 const RUNS: u64 = 2;
 const STATES_A_RUN: usize = 100;
 
-fn recorded(scratch: &Path, seed: u64) -> Run {
-    let program = Path::new(env!("CARGO_BIN_EXE_justonce-powercut"));
-    Run::record(program, scratch, seed).unwrap_or_else(|error| panic!("{error:#}"))
+fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_justonce-powercut"))
 }
 
 #[test]
@@ -36,7 +35,8 @@ fn nothing_that_was_acknowledged_is_lost_in_a_power_cut() {
             scratch: scratch.path(),
             keep: Some(keep.path()),
         };
-        let report = check(&recorded(scratch.path(), seed), options).unwrap();
+        let report = check_seed(program(), seed, options);
+        let report = report.unwrap_or_else(|error| panic!("{error:#}"));
         if let Some(failure) = report.failures.first() {
             let count = report.failures.len();
             let kept = keep.keep();
@@ -53,7 +53,8 @@ fn nothing_that_was_acknowledged_is_lost_in_a_power_cut() {
 #[test]
 fn without_each_kind_of_syncs_a_power_cut_loses_something() {
     let scratch = scratch::directory().unwrap();
-    let run = recorded(scratch.path(), 7);
+    let run = Run::record(program(), scratch.path(), 7);
+    let run = run.unwrap_or_else(|error| panic!("{error:#}"));
     for dropped in Dropped::ALL {
         let options = Options {
             states: 2 * STATES_A_RUN,

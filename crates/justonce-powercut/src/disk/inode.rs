@@ -103,7 +103,29 @@ impl DirectoryChange {
     }
 }
 
+/// Something that is there from the beginning.
+#[derive(Clone, Debug)]
+pub enum NewInode {
+    /// An empty directory.
+    Directory,
+    /// A file.
+    File(Content),
+    /// A symbolic link.
+    Symlink(Vec<u8>),
+}
+
 impl Inode {
+    pub(super) fn durable(new: NewInode) -> Self {
+        let kind = match new {
+            NewInode::Directory => return Self::directory(),
+            NewInode::Symlink(target) => Kind::Symlink(target),
+            NewInode::File(content) => {
+                Kind::File { now: content.clone(), durable: content, pending: Vec::new() }
+            }
+        };
+        Self { kind, parent: None }
+    }
+
     pub(super) fn file() -> Self {
         let kind =
             Kind::File { now: Content::default(), durable: Content::default(), pending: vec![] };

@@ -5,5 +5,5 @@ mod inode;
 mod model;
 
 pub use content::Content;
-pub use inode::{DirectoryChange, FileChange, Inode, Kind, Names, Pending};
+pub use inode::{DirectoryChange, FileChange, Inode, Kind, Names, NewInode, Pending};
 pub use model::{Disk, ROOT};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::inode::{DirectoryChange, FileChange, Inode, Kind, Names, Pending};
+use super::inode::{DirectoryChange, FileChange, Inode, Kind, Names, NewInode, Pending};
 use crate::calls::{Call, Event, PathAt, Recording};
 use crate::mutants::Dropped;
 
@@ -49,6 +49,20 @@ impl Disk {
             dropped,
             earlier_calls: 0,
         }
+    }
+
+    /// Adds something that is durable; its directory is there. Returns its number.
+    ///
+    /// # Errors
+    ///
+    /// If the directory is none.
+    pub fn add_durable(&mut self, at: usize, name: OsString, new: NewInode) -> Result<usize> {
+        let inode = Inode::durable(new);
+        let number = self.make(usize::MAX, at, name, inode)?;
+        if let Some(folder) = self.inodes.get_mut(at) {
+            folder.synced(&HashSet::from([usize::MAX]));
+        }
+        Ok(number)
     }
 
     /// The directory in which the store's is made.
