@@ -9,6 +9,7 @@ mod cmd;
 mod fuzz;
 mod markdown;
 mod needs;
+mod powercut;
 mod release;
 mod services;
 mod test;
@@ -60,6 +61,11 @@ enum Command {
     ///
     /// A crash fails the run, and its input is kept in `fuzz/crashes` of the target directory.
     Fuzz(fuzz::Options),
+    /// Cut the power of the embedded store at many points, and check what is left
+    ///
+    /// 200 states are among the tests; here there may be more. With `--mutants` syncs are left out
+    /// and sources changed, one after the other: each must be noticed.
+    Powercut(powercut::Options),
     /// Check that what is to be published can be: toolchain, features, packages, licences
     ReleaseCheck(release::Options),
     /// Run a benchmark of the bench crate in release mode
@@ -74,6 +80,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(),
         Command::Tidy(options) => tidy::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Powercut(options) => powercut::run(&options),
         Command::ReleaseCheck(options) => release::run(&options),
         Command::Bench(options) => bench::run(&options),
     };

@@ -154,6 +154,13 @@ pub(crate) const NEEDS: &[Need] = &[
         install: Install::Apt("util-linux"),
     },
     Need {
+        name: "strace",
+        why: "it records what the embedded store asks of the disk, for the power cut test",
+        used_by: UsedBy::TestsOf(&["powercut"]),
+        probe: &["strace", "--version"],
+        install: Install::Apt("strace"),
+    },
+    Need {
         name: "promtool",
         why: "it checks the names and types of the gateway's metrics",
         used_by: UsedBy::TestsOf(&["server"]),

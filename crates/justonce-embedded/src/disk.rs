@@ -1,4 +1,4 @@
-//! The storage engine, in one file: nothing of it shows outside.
+//! The storage engine, in one file and [`blob_names`]: nothing of it shows outside.
 //!
 //! Four keyspaces: the records are taken in first, then the rest is written in one atomic batch.
 //! What a crash leaves between the two is taken in once more.
@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 
 use fjall::{
     CompressionType, Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions,
@@ -24,7 +25,8 @@ use fjall::{
 use justonce_core::store::Stored;
 use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp, codec};
 
-use crate::files::sync_directory;
+use crate::blob_names::{self, BlobNames};
+use crate::files::{sync_directories, sync_directory};
 use crate::journal::{BatchRow, KEEP_ROWS};
 use crate::rows::RowName;
 use crate::write::ExpiryRow;
@@ -62,6 +64,7 @@ pub(crate) struct Disk {
     expiry: Keyspace,
     log: Keyspace,
     rows: Keyspace,
+    blob_names: Arc<BlobNames>,
 }
 
 /// Where a keyspace says how far it is: behind all rows of the expiry index, and before all of the
@@ -75,13 +78,18 @@ const CAME_BACK: [u8; 2] = [0, 1];
 pub(crate) enum Gone {
     /// The engine does not know this keyspace.
     Keyspace(&'static str),
+    /// A batch of a journal is not what it must be.
+    Journal(fjall::Error),
     /// The engine refuses.
     Engine(fjall::Error),
 }
 
 impl From<fjall::Error> for Gone {
     fn from(error: fjall::Error) -> Self {
-        Self::Engine(error)
+        match error {
+            fjall::Error::JournalRecovery(_) => Self::Journal(error),
+            error => Self::Engine(error),
+        }
     }
 }
 
@@ -89,6 +97,8 @@ impl Disk {
     /// Makes a database: it is there whole, or not at all. `made` is where it is made.
     pub(crate) fn create(directory: &Path, made: &Path) -> Result<(), fjall::Error> {
         drop(Self::open(made, CREATING_CACHE_BYTES)?);
+        // The engine does not sync all that it makes.
+        sync_directories(made)?;
         std::fs::rename(made, directory)?;
         if let Some(parent) = directory.parent() {
             sync_directory(parent)?;
@@ -97,7 +107,10 @@ impl Disk {
     }
 
     pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Self, fjall::Error> {
-        Self::with(builder(directory, cache_bytes).open()?)
+        let blob_names = Arc::new(BlobNames::of(directory));
+        let builder = builder(directory, cache_bytes);
+        let builder = builder.with_compaction_filter_factories(blob_names::synced_by(&blob_names));
+        Self::with(builder.open()?, blob_names)
     }
 
     /// Opens a copy, without anything that works in the background.
@@ -110,10 +123,11 @@ impl Disk {
                 return Err(Gone::Keyspace(name));
             }
         }
-        Ok(Self::with(database)?)
+        // Nothing is written.
+        Ok(Self::with(database, Arc::new(BlobNames::of(directory)))?)
     }
 
-    fn with(database: Database) -> Result<Self, fjall::Error> {
+    fn with(database: Database, blob_names: Arc<BlobNames>) -> Result<Self, fjall::Error> {
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
         Ok(Self {
             records: database.keyspace("records", || {
@@ -128,6 +142,7 @@ impl Disk {
             log: database.keyspace("log", options)?,
             rows: database.keyspace("rows", options)?,
             database,
+            blob_names,
         })
     }
 
@@ -233,6 +248,7 @@ impl Disk {
         &self,
         records: impl Iterator<Item = (RecordId, Option<Vec<u8>>)>,
     ) -> Result<(), fjall::Error> {
+        self.blob_names.check()?;
         let mut ingestion = self.records.start_ingestion()?;
         for (id, bytes) in records {
             match bytes {
@@ -240,6 +256,8 @@ impl Disk {
                 None => ingestion.write_tombstone(id.as_bytes().as_slice())?,
             }
         }
+        // The end of it makes a version durable that has them.
+        self.blob_names.sync()?;
         ingestion.finish()
     }
 

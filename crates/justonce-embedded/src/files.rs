@@ -37,8 +37,54 @@ pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Creates the directory of a store if there is none, with those above it, so that a power cut does
+/// not take it away again.
+pub(crate) fn create_durable_folder(path: &Path) -> io::Result<()> {
+    // The name of a relative path lies in the current directory.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        make_durable_folder(parent)?;
+    }
+    create_folder(path)?;
+    // Also if it was there: perhaps a process was killed that had just made it.
+    sync_if_readable(parent)
+}
+
+fn make_durable_folder(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    if !parent.is_dir() {
+        make_durable_folder(parent)?;
+    }
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    sync_if_readable(parent)
+}
+
+/// Syncs a directory that is not the store's. One that may be entered, but not read, cannot be
+/// synced.
+fn sync_if_readable(path: &Path) -> io::Result<()> {
+    match sync_directory(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    }
+}
+
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Syncs a directory, and all below it.
+pub(crate) fn sync_directories(path: &Path) -> io::Result<()> {
+    for below in walk(path, |_| false)? {
+        if below.is_dir() {
+            sync_directory(&below)?;
+        }
+    }
+    sync_directory(path)
 }
 
 /// Whether others may do anything with a file or folder.

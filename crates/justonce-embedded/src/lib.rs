@@ -37,6 +37,7 @@
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
 mod applier;
+mod blob_names;
 mod bounds;
 mod check;
 mod clock;

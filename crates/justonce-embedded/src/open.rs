@@ -19,7 +19,7 @@ use crate::commit_delay::CommitDelay;
 use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::{CloseError, OpenError};
-use crate::files::{Modes, create_folder, private};
+use crate::files::{Modes, create_durable_folder, private};
 use crate::journal::{self, Recovered};
 use crate::refresh::RefreshOnDrop;
 use crate::state::{Fences, Live, Row, State, Time, is_settled};
@@ -190,7 +190,7 @@ impl EmbeddedBuilder {
     pub fn open(self) -> Result<EmbeddedStore, OpenError> {
         let directory = &self.directory;
         let io = |what| move |error| OpenError::io(what, directory, error);
-        create_folder(directory).map_err(io("cannot create the directory"))?;
+        create_durable_folder(directory).map_err(io("cannot create the directory"))?;
         let modes = Modes::of(directory).map_err(io("cannot look through the directory"))?;
         let mut warnings: Vec<HealthWarning> = modes.warnings().collect();
         let reset = self.reset_clock_floor
@@ -272,12 +272,17 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
     let mark = Watermark::read(directory).map_err(io("cannot read the watermark"))?;
     let found = check::inspect(directory, &engine, mark)?;
     let left: &[&Path] = match found {
-        Found::Store(_) => &[&made],
+        Found::Store(..) => &[&made],
         Found::Nothing => &[&made, &engine],
     };
     check::tidy(directory, left).map_err(io("cannot tidy up"))?;
     let known = match found {
-        Found::Store(known) => known,
+        Found::Store(known, torn) => {
+            if let Some(torn) = torn {
+                torn.cut_off(&engine).map_err(io("cannot cut off the end of a journal"))?;
+            }
+            known
+        }
         Found::Nothing => {
             Disk::create(&engine, &made).map_err(refused)?;
             Manifest::default()

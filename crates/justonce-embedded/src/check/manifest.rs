@@ -17,6 +17,8 @@ use crate::files::{Modes, create_private, sync_directory};
 
 const FILE: &str = "manifest";
 const NEW: &str = "manifest.new";
+/// The engine's folder of its keyspaces.
+const KEYSPACES: &str = "keyspaces";
 const FIRST_LINE: &str = "justonce manifest 1";
 /// So many of a file's last bytes are compared: they hold what a table says about itself, its
 /// number and its time among it. Damage before them is noticed when a record is read, and costs
@@ -75,7 +77,7 @@ pub(super) fn whole_sum(path: &Path) -> io::Result<u128> {
 /// The keyspaces in the engine's folder, by their numbers.
 pub(super) fn keyspaces(engine: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(engine.join("keyspaces"))? {
+    for entry in std::fs::read_dir(engine.join(KEYSPACES))? {
         let entry = entry?;
         let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
         if let Some(number) = number.filter(|_| entry.path().is_dir()) {
@@ -150,11 +152,14 @@ impl Manifest {
     /// The list as the files are now. Known files are not read again.
     fn now(engine: &Path, before: &Self) -> io::Result<Self> {
         let mut manifest = Self::default();
+        // A power cut must not take away what is written down here: the engine does not sync the
+        // names of keyspaces.
+        sync_directory(&engine.join(KEYSPACES))?;
         for (number, folder) in keyspaces(engine)? {
-            // A crash must not take back the version that is written down here.
-            sync_directory(&folder)?;
             let version = (0..TRIES).find_map(|_| Version::of(&folder).ok());
             let version = version.ok_or_else(|| io::Error::other("the engine's files change"))?;
+            // What was read may be so new that the engine has not synced it yet.
+            sync_directory(&folder)?;
             manifest.keyspaces.insert(number, version.number);
             for (path, sum) in version.files {
                 let name = path.strip_prefix(engine).unwrap_or(&path).to_owned();

@@ -8,9 +8,11 @@
 //! 2. The store's own [`manifest`] lists the keyspaces, and the length and the last bytes of files
 //!    that were checked before. Files that it does not list are read whole, once.
 //! 3. The engine opens a copy: small files and journals copied, the rest linked ([`trial`]). What
-//!    it finds there must, with the write-ahead log, be all that was acknowledged.
+//!    it finds there must, with the write-ahead log, be all that was acknowledged. A batch at the
+//!    end of a journal that a power cut has torn is cut off first ([`torn`]).
 
 mod manifest;
+mod torn;
 mod trial;
 mod verify;
 mod version;

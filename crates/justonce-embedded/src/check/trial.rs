@@ -9,6 +9,9 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use justonce_core::StoreError;
+
+use super::torn::TornEnd;
 use crate::disk::{Disk, Gone};
 use crate::files::{create_folder, create_private};
 use crate::journal::{self, Recovered};
@@ -27,6 +30,8 @@ pub(super) struct Tried {
     /// How far the keyspaces are that share a journal with the log: not as far as it means that
     /// the journal is damaged. Nothing in stores of earlier releases.
     pub(super) marks: [Option<u64>; 2],
+    /// What had to be cut off first.
+    pub(super) torn: Option<TornEnd>,
 }
 
 /// Opens a copy of the engine's folder.
@@ -42,8 +47,25 @@ pub(super) fn open(directory: &Path, engine: &Path) -> io::Result<Result<Tried, 
     // Its lock is empty, and made anew where it is lost.
     create_private(&folder.0.join("lock"))?;
     // The engine asserts more than it checks.
-    let tried = catch_unwind(AssertUnwindSafe(|| try_open(&folder.0)));
-    Ok(tried.unwrap_or_else(|_| Err("the storage engine panicked".into())))
+    let try_once = || {
+        let tried = catch_unwind(AssertUnwindSafe(|| try_open(&folder.0)));
+        tried.unwrap_or_else(|_| Err(Refused::Other("the storage engine panicked".into())))
+    };
+    let mut tried = try_once();
+    if let Err(Refused::Journal(_)) = tried
+        && let Some(torn) = TornEnd::find(&folder.0)?
+    {
+        torn.cut_off(&folder.0)?;
+        tried = try_once().map(|tried| Tried { torn: Some(torn), ..tried });
+    }
+    Ok(tried.map_err(|(Refused::Journal(why) | Refused::Other(why))| why))
+}
+
+/// What the engine said.
+enum Refused {
+    /// A batch of a journal is not what it must be.
+    Journal(String),
+    Other(String),
 }
 
 /// Removes what an opening that was cut short has left.
@@ -51,14 +73,16 @@ pub(super) fn remove(directory: &Path) -> io::Result<()> {
     std::fs::remove_dir_all(directory.join(TRIAL))
 }
 
-fn try_open(folder: &Path) -> Result<Tried, String> {
+fn try_open(folder: &Path) -> Result<Tried, Refused> {
     let disk = Disk::open_copy(folder, CACHE_BYTES).map_err(|gone| match gone {
-        Gone::Keyspace(name) => format!("the keyspace `{name}` is gone"),
-        Gone::Engine(error) => error.to_string(),
+        Gone::Keyspace(name) => Refused::Other(format!("the keyspace `{name}` is gone")),
+        Gone::Journal(error) => Refused::Journal(error.to_string()),
+        Gone::Engine(error) => Refused::Other(error.to_string()),
     })?;
-    let log = journal::recover(disk.log()).map_err(|error| error.to_string())?;
-    let marks = disk.marks().map_err(|error| error.to_string())?;
-    Ok(Tried { log, marks })
+    let other = |error: StoreError| Refused::Other(error.to_string());
+    let log = journal::recover(disk.log()).map_err(other)?;
+    let marks = disk.marks().map_err(other)?;
+    Ok(Tried { log, marks, torn: None })
 }
 
 /// Takes the folder away, however the trial ended.

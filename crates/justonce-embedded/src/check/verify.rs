@@ -6,6 +6,7 @@ use std::path::Path;
 use justonce_core::{StoreError, StoreErrorKind};
 
 use super::manifest::{self, Known, Manifest};
+use super::torn::TornEnd;
 use super::trial::{self, Tried};
 use super::version::{self, ReadError, Version};
 use crate::error::OpenError;
@@ -24,8 +25,9 @@ const JOURNALS: &str = "*.jnl";
 pub(crate) enum Found {
     /// Nothing that was ever acknowledged.
     Nothing,
-    /// A store that has everything; and what is known of its files.
-    Store(Manifest),
+    /// A store that has everything; what is known of its files, and what must be cut off before
+    /// the engine opens it.
+    Store(Manifest, Option<TornEnd>),
 }
 
 /// Inspects a directory and changes nothing in it. `engine` is the folder of the storage
@@ -82,8 +84,8 @@ fn whole(
     }
     let known = files(engine, manifest)?;
     let tried = trial::open(directory, engine).map_err(io)?;
-    complete(directory, engine, mark, tried, manifest.is_some())?;
-    Ok(Found::Store(known))
+    let torn = complete(directory, engine, mark, tried, manifest.is_some())?;
+    Ok(Found::Store(known, torn))
 }
 
 /// By its mark the engine recognises a database and its format.
@@ -151,15 +153,16 @@ fn compare(path: &Path, sum: u128, known: Option<&Known>) -> Result<Known, OpenE
     if is_good { Ok(seen) } else { Err(damaged(path)) }
 }
 
-/// Whether the engine and the write-ahead log together have all that was acknowledged.
+/// Whether the engine and the write-ahead log together have all that was acknowledged. Returns what
+/// must be cut off for that.
 fn complete(
     directory: &Path,
     engine: &Path,
     mark: u64,
     tried: Result<Tried, String>,
     has_marks: bool,
-) -> Result<(), OpenError> {
-    let Tried { log, marks } = tried.map_err(|error| {
+) -> Result<Option<TornEnd>, OpenError> {
+    let Tried { log, marks, torn } = tried.map_err(|error| {
         let text = format!(
             "the storage engine cannot open {}: {error}. Nothing was changed. {RESTORE}",
             engine.display()
@@ -179,7 +182,7 @@ fn complete(
     if last < mark {
         return Err(OpenError::Damaged(journal::missing(last + 1, mark)));
     }
-    Ok(())
+    Ok(torn)
 }
 
 /// What to do.
@@ -292,7 +295,7 @@ mod tests {
         fill(&engine);
         let modes = Modes::of(directory).unwrap();
         ManifestWriter::start(directory, &engine, Manifest::default(), modes).unwrap();
-        assert!(matches!(inspect(directory, &engine, BATCHES), Ok(Found::Store(_))));
+        assert!(matches!(inspect(directory, &engine, BATCHES), Ok(Found::Store(..))));
         let refused = || inspect(directory, &engine, 0).unwrap_err().to_string();
         std::fs::write(engine.join("0.jnl"), "").unwrap();
         assert!(refused().contains("*.jnl is damaged"), "{}", refused());

@@ -20,4 +20,5 @@ mod full_disk;
 mod modes;
 mod rows;
 mod store;
+mod torn_journal;
 mod waiting;
