@@ -36,6 +36,7 @@
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
 mod applier;
+pub mod backup;
 mod check;
 mod clock;
 mod clock_floor;
@@ -50,11 +51,13 @@ mod listing;
 mod maintenance;
 mod open;
 mod records;
+mod restored;
 mod row_writes;
 mod rows;
 mod state;
 mod step;
 mod sweep;
+mod utc;
 mod wal;
 mod watermark;
 mod write;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -19,8 +19,9 @@ use crate::commit_delay::CommitDelay;
 use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::OpenError;
-use crate::files::{Modes, create_folder, private};
+use crate::files::{Modes, create_folder, frozen_folder, private};
 use crate::journal::{self, Recovered};
+use crate::restored::{self, Losses};
 use crate::state::{Fences, Live, Row, State, Time, is_settled};
 use crate::step::Stepper;
 use crate::sweep::SweepPosition;
@@ -34,11 +35,11 @@ const DEFAULT_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 /// The default size of the cache of settled records, in bytes.
 const DEFAULT_HOT_BYTES: u64 = 64 * 1024 * 1024;
 /// The folder of the storage engine inside the directory.
-const DATABASE: &str = "records";
+pub(crate) const DATABASE: &str = "records";
 /// Where it is made.
 const NEW_DATABASE: &str = "records.new";
 /// Its lock. Nothing is in it, so one that is lost is made anew.
-const ENGINE_LOCK: &str = "lock";
+pub(crate) const ENGINE_LOCK: &str = "lock";
 
 /// A durable store in this process.
 ///
@@ -71,6 +72,9 @@ pub(crate) struct Inner {
     pub(crate) row_writer: Mutex<()>,
     /// What operators should know; it does not change while the store is open.
     pub(crate) warnings: Vec<HealthWarning>,
+    /// Whether a backup is being begun or sent.
+    pub(crate) backing_up: Arc<AtomicBool>,
+    pub(crate) apply_queue: Arc<ApplyQueue>,
     applier: Mutex<Option<JoinHandle<Option<ManifestWriter>>>>,
     directory: PathBuf,
     /// Dropped after the state, and so after the storage engine: the files that the engine makes
@@ -97,6 +101,7 @@ pub struct EmbeddedBuilder {
     clock: Option<Box<dyn Clock>>,
     delay: CommitDelay,
     reset_clock_floor: bool,
+    accept_lost: bool,
 }
 
 impl EmbeddedStore {
@@ -118,6 +123,7 @@ impl EmbeddedStore {
             clock: None,
             delay: CommitDelay::adaptive(),
             reset_clock_floor: false,
+            accept_lost: false,
         }
     }
 
@@ -178,6 +184,23 @@ impl EmbeddedBuilder {
         self
     }
 
+    /// Takes what a store that was restored from a backup may have lost for not executed: begins
+    /// that find nothing are new again, and the warning `restored-from-backup` ends. An empty file
+    /// `accept-lost` in the directory does the same.
+    ///
+    /// ```
+    /// use justonce_embedded::EmbeddedStore;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a");
+    /// let store = EmbeddedStore::builder(&path).accept_lost().open()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn accept_lost(mut self) -> Self {
+        self.accept_lost = true;
+        self
+    }
+
     /// Opens the store.
     ///
     /// # Errors
@@ -203,15 +226,17 @@ impl EmbeddedBuilder {
             fences_reserved: log.row.fences_reserved,
         };
         let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
-        let time = time(directory, &disk, clock, log.row.now, reset)?;
+        let mut time = time(directory, &disk, clock, log.row.now, reset)?;
         warnings.extend(clock_floor::warning(directory, time.ahead));
+        time.losses = losses(directory, &disk, self.accept_lost)?;
+        warnings.extend(time.losses.warning(directory));
         let state = Arc::new(recovered(disk, time, &log, self.hot_bytes)?);
         let apply_queue = Arc::new(ApplyQueue::starting_at(last.number));
         let wal =
             Wal::open(directory, Arc::clone(&apply_queue)).map_err(io("cannot open the log"))?;
         let of = || (Arc::clone(&state), Arc::clone(&apply_queue));
-        let (state_of, apply_queue) = of();
-        let mut writer = Writer { state: state_of, wal, watermark, apply_queue, last };
+        let (state_of, queue_of) = of();
+        let mut writer = Writer { state: state_of, wal, watermark, apply_queue: queue_of, last };
         // The first batch reserves fences beyond all that were ever given.
         let mut first = Vec::new();
         writer.commit(&mut first).map_err(|error| OpenError::engine(directory, error))?;
@@ -221,10 +246,10 @@ impl EmbeddedBuilder {
             .map_err(io("cannot remove the file that asks for a reset"))?;
         let (number, done) = (log.number, log.row.done);
         let applied = Applied { number, done, names_all_next: true };
-        let (state_of, apply_queue) = of();
+        let (state_of, queue_of) = of();
         let applier = Applier {
             state: state_of,
-            apply_queue,
+            apply_queue: queue_of,
             applied,
             manifest_writer: Some(manifest_writer),
         };
@@ -243,6 +268,8 @@ impl EmbeddedBuilder {
             sweep_position: Mutex::default(),
             row_writer: Mutex::default(),
             warnings,
+            backing_up: Arc::default(),
+            apply_queue,
             applier: Mutex::new(Some(applier)),
             directory: directory.clone(),
             closed: RefreshOnClose(None),
@@ -266,9 +293,10 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
     let (engine, made) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
     let mark = Watermark::read(directory).map_err(io("cannot read the watermark"))?;
     let found = check::inspect(directory, &engine, mark)?;
+    let frozen = frozen_folder(&engine);
     let left: &[&Path] = match found {
-        Found::Store(_) => &[&made],
-        Found::Nothing => &[&made, &engine],
+        Found::Store(_) => &[&made, &frozen],
+        Found::Nothing => &[&made, &frozen, &engine],
     };
     check::tidy(directory, left).map_err(io("cannot tidy up"))?;
     let known = match found {
@@ -327,10 +355,26 @@ fn time(
     if reset && !ahead.is_zero() {
         // Before any step is taken at the earlier time.
         disk.set_clock_reset_at(now).map_err(|error| OpenError::engine(directory, error))?;
-        return Ok(Time { clock, ahead: Duration::ZERO, clock_reset_at: now });
+        let (ahead, losses) = (Duration::ZERO, Losses::default());
+        return Ok(Time { clock, ahead, clock_reset_at: now, losses });
     }
     let clock_reset_at = disk.clock_reset_at().map_err(OpenError::Damaged)?;
-    Ok(Time { clock, ahead, clock_reset_at })
+    Ok(Time { clock, ahead, clock_reset_at, losses: Losses::default() })
+}
+
+/// What the store may have lost, unless an operator takes it for not executed.
+fn losses(directory: &Path, disk: &Disk, accepted: bool) -> Result<Losses, OpenError> {
+    let io = |error| OpenError::io("cannot look into the directory", directory, error);
+    let losses = disk.losses().map_err(OpenError::Damaged)?;
+    if !(accepted || restored::is_loss_accepted(directory).map_err(io)?) {
+        return Ok(losses);
+    }
+    if !losses.is_empty() {
+        let none = Losses::default();
+        disk.set_losses(&none).map_err(|error| OpenError::engine(directory, error))?;
+    }
+    restored::clear_acceptance(directory).map_err(io)?;
+    Ok(Losses::default())
 }
 
 /// The shared state as the disk has it.
@@ -378,6 +422,11 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
 impl Inner {
     pub(crate) fn stepper(&self) -> Stepper<'_> {
         Stepper { state: &self.state, commits: &self.commits }
+    }
+
+    /// The folder of the storage engine.
+    pub(crate) fn engine(&self) -> PathBuf {
+        self.directory.join(DATABASE)
     }
 
     /// Queues what is only in memory, so that a clean restart finds everything.

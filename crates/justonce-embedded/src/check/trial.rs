@@ -22,11 +22,11 @@ const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 const COPIED_BYTES: usize = 256 * 1024;
 
 /// What the engine would find.
-pub(super) struct Tried {
-    pub(super) log: Recovered,
+pub(crate) struct Tried {
+    pub(crate) log: Recovered,
     /// How far the keyspaces are that share a journal with the log: not as far as it means that
     /// the journal is damaged. Nothing in stores of earlier releases.
-    pub(super) marks: [Option<u64>; 2],
+    pub(crate) marks: [Option<u64>; 2],
 }
 
 /// Opens a copy of the engine's folder.
@@ -36,13 +36,29 @@ pub(super) struct Tried {
 /// What the engine said, or that it panicked.
 pub(super) fn open(directory: &Path, engine: &Path) -> io::Result<Result<Tried, String>> {
     let _ = remove(directory);
-    let folder = Removed(directory.join(TRIAL));
+    try_in(directory.join(TRIAL), engine, |_, tried| Ok(tried))
+}
+
+/// Opens a copy of the engine's folder at a place, and lets `look` at it. The copy is removed.
+///
+/// # Errors
+///
+/// If there is no copy; inside, what the engine or `look` said, or that the engine panicked.
+pub(crate) fn try_in<T>(
+    place: PathBuf,
+    engine: &Path,
+    look: impl FnOnce(&Disk, Tried) -> Result<T, String>,
+) -> io::Result<Result<T, String>> {
+    let folder = Removed(place);
     create_folder(&folder.0)?;
     copy(&engine.canonicalize()?, &folder.0)?;
     // Its lock is empty, and made anew where it is lost.
     create_private(&folder.0.join("lock"))?;
     // The engine asserts more than it checks.
-    let tried = catch_unwind(AssertUnwindSafe(|| try_open(&folder.0)));
+    let tried = catch_unwind(AssertUnwindSafe(|| {
+        let (disk, tried) = try_open(&folder.0)?;
+        look(&disk, tried)
+    }));
     Ok(tried.unwrap_or_else(|_| Err("the storage engine panicked".into())))
 }
 
@@ -51,14 +67,14 @@ pub(super) fn remove(directory: &Path) -> io::Result<()> {
     std::fs::remove_dir_all(directory.join(TRIAL))
 }
 
-fn try_open(folder: &Path) -> Result<Tried, String> {
+fn try_open(folder: &Path) -> Result<(Disk, Tried), String> {
     let disk = Disk::open_copy(folder, CACHE_BYTES).map_err(|gone| match gone {
         Gone::Keyspace(name) => format!("the keyspace `{name}` is gone"),
         Gone::Engine(error) => error.to_string(),
     })?;
     let log = journal::recover(disk.log()).map_err(|error| error.to_string())?;
     let marks = disk.marks().map_err(|error| error.to_string())?;
-    Ok(Tried { log, marks })
+    Ok((disk, Tried { log, marks }))
 }
 
 /// Takes the folder away, however the trial ended.
@@ -92,7 +108,8 @@ pub(super) fn is_immutable(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "tables" || name == "blobs")
 }
 
-fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+/// Copies a file; parts without anything stay so.
+pub(crate) fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let (mut from, mut to) = (File::open(from)?, create_private(to)?);
     let mut buffer = vec![0; COPIED_BYTES];
     let mut bytes = 0;
