@@ -88,7 +88,8 @@ const PROBE_RESULTS: [&str; 8] = [
 ];
 
 /// The warnings that a store may have.
-pub(crate) const STORE_WARNINGS: [&str; 2] = ["clock-floor-ahead", "directory-open-to-others"];
+pub(crate) const STORE_WARNINGS: [&str; 3] =
+    ["clock-floor-ahead", "directory-open-to-others", "restored-from-backup"];
 
 /// What is computed for each scrape, and not counted as it happens.
 pub(crate) mod scraped {

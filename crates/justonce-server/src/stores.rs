@@ -1,9 +1,11 @@
 //! Opens the store of the settings.
 
 use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use justonce::embedded::backup::Backups;
 use justonce::engine::Limits as EngineLimits;
 use justonce::http::metered;
 use justonce::memory::MemoryStore;
@@ -24,15 +26,32 @@ const CACHE_BYTES: u64 = 48 * 1024 * 1024;
 /// The embedded store's cache of outcomes.
 const HOT_BYTES: u64 = 32 * 1024 * 1024;
 
-/// An engine on the store of the settings.
+/// An engine on the store of the settings, and what makes backups of it.
 ///
 /// # Errors
 ///
 /// If the store cannot be opened.
-pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<Engine> {
-    let store = open(&settings.store, &settings.stores).await?;
+pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<(Engine, Option<Backups>)> {
+    let mut backups = None;
+    let store = match &settings.store {
+        StoreUrl::File(path) => {
+            let store = embedded(path)?;
+            backups = Some(store.backups());
+            Arc::new(metered(store))
+        }
+        other => open(other, &settings.stores).await?,
+    };
     let engine = Engine::builder_shared(store).limits(limits(settings));
-    Ok(engine.worker_observer(Arc::new(CountRounds)).build())
+    Ok((engine.worker_observer(Arc::new(CountRounds)).build(), backups))
+}
+
+/// The store in a directory.
+pub(crate) fn embedded(path: &Path) -> anyhow::Result<EmbeddedStore> {
+    EmbeddedStore::builder(path)
+        .cache_bytes(CACHE_BYTES)
+        .hot_bytes(HOT_BYTES)
+        .open()
+        .with_context(|| format!("cannot open the store in {}", path.display()))
 }
 
 fn limits(settings: &Settings) -> EngineLimits {
@@ -48,14 +67,7 @@ fn limits(settings: &Settings) -> EngineLimits {
 async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<SharedStore> {
     Ok(match url {
         StoreUrl::Memory => Arc::new(metered(MemoryStore::new(SystemClock::new()))),
-        StoreUrl::File(path) => {
-            let store = EmbeddedStore::builder(path)
-                .cache_bytes(CACHE_BYTES)
-                .hot_bytes(HOT_BYTES)
-                .open()
-                .with_context(|| format!("cannot open the store in {}", path.display()))?;
-            Arc::new(metered(store))
-        }
+        StoreUrl::File(path) => Arc::new(metered(embedded(path)?)),
         StoreUrl::Redis(url) => near(remote(redis(url, settings).await?, settings), settings),
         StoreUrl::Postgres(url) => near(remote(postgres(url, settings).await?, settings), settings),
         StoreUrl::Tiered { redis, postgres: truth } => {

@@ -73,15 +73,8 @@ impl fmt::Display for BackupError {
     }
 }
 
-impl Error for BackupError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            Self::Store(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+/// The messages have their causes in them.
+impl Error for BackupError {}
 
 impl From<OpenError> for BackupError {
     fn from(error: OpenError) -> Self {

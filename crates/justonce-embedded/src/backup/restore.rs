@@ -199,6 +199,7 @@ pub fn restore(
     }
     let io = |error| BackupError::io("cannot use", to, error);
     let made = !to.try_exists().map_err(io)?;
+    is_free(to)?;
     create_folder(to).map_err(io)?;
     let modes = Modes::of(to).map_err(io)?;
     let lock = DirectoryLock::acquire(to)?;
@@ -227,21 +228,27 @@ pub(super) fn listed(backup: &Path) -> Result<List, BackupError> {
     }
 }
 
-/// Makes sure that there is no store, removes what a restore that was cut short has left, and sets
+/// Whether there is no store.
+fn is_free(to: &Path) -> Result<(), BackupError> {
+    let there = to.join(DATABASE).try_exists();
+    if there.map_err(|error| BackupError::io("cannot use", to, error))? {
+        return Err(BackupError::Occupied { directory: to.to_owned(), what: "a store" });
+    }
+    Ok(())
+}
+
+/// Makes sure that there is nothing, removes what a restore that was cut short has left, and sets
 /// the marker.
 fn begin(to: &Path) -> Result<(), BackupError> {
     let io = |error| BackupError::io("cannot use", to, error);
-    let occupied = |what| BackupError::Occupied { directory: to.to_owned(), what };
-    if to.join(DATABASE).try_exists().map_err(io)? {
-        return Err(occupied("a store"));
-    }
+    is_free(to)?;
     if to.join(RESTORING).try_exists().map_err(io)? {
         clear(to).map_err(io)?;
     }
     for entry in std::fs::read_dir(to).map_err(io)? {
         let name = entry.map_err(io)?.file_name();
         if !NOT_OURS.iter().any(|other| name == *other) {
-            return Err(occupied("something"));
+            return Err(BackupError::Occupied { directory: to.to_owned(), what: "something" });
         }
     }
     let marked = create_private(&to.join(RESTORING)).and_then(|file| file.sync_all());

@@ -25,8 +25,9 @@ pub(super) struct AdminCommand<C: Subcommand> {
     command: C,
 }
 
+/// Where the admin API is.
 #[derive(Debug, Args)]
-struct AdminOptions {
+pub(super) struct AdminOptions {
     /// The gateway's admin address, as its setting `admin`: an address and a port, with or without
     /// `http://`
     #[arg(
@@ -94,7 +95,8 @@ impl<C: Subcommand> AdminCommand<C> {
 }
 
 impl AdminOptions {
-    fn client(&self) -> anyhow::Result<Client> {
+    /// A client of the admin API.
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
         let client = Client::new(&self.admin)?;
         Ok(match (&self.token, &self.token_file) {
             (Some(token), _) => client.token(token.trim()),
@@ -130,7 +132,7 @@ impl Session {
 }
 
 /// Says what to do about an error. A refusal has an exit code of its own.
-fn explain(error: ClientError) -> anyhow::Result<ExitCode> {
+pub(super) fn explain(error: ClientError) -> anyhow::Result<ExitCode> {
     match error {
         ClientError::Refused(status, problem) => {
             eprintln!("justonce: {}: {}", problem.code, problem.detail);

@@ -168,7 +168,8 @@ async fn the_time_that_may_be_lost_has_margins_and_new_keys_are_new() {
     let options = lost.options().key_age(MINUTE).clock_skew(Duration::from_secs(5));
     let (_, store) = lost.restored(&options);
     let (early, late) = (MINUTE + Duration::from_secs(5), HOUR + Duration::from_secs(5));
-    let before = |by: Duration| Timestamp::from_millis(START.as_millis() - by.as_millis() as u64);
+    let before =
+        |by: Duration| Timestamp::from_millis((START.since(Timestamp::ZERO) - by).as_secs() * 1000);
     let ms = Duration::from_millis(1);
     for (at, is_held) in [
         (before(early + ms), false),

@@ -107,7 +107,7 @@ async fn a_restore_that_is_cut_short_leaves_no_store_and_can_be_repeated() {
     let to = place.path().join("to");
     let mut steps = Vec::new();
     let tell = &mut |now: Progress| steps.push(now.done);
-    restore(&backup, &place.path().join("whole"), &RestoreOptions::default(), tell).unwrap();
+    restore(&backup, place.path().join("whole"), &RestoreOptions::default(), tell).unwrap();
     let few = steps.iter().step_by(steps.len() / 10 + 1).chain(steps.last());
     for cut in few {
         let tell = &mut |now: Progress| assert!(now.done < *cut, "cut short");

@@ -11,9 +11,9 @@ use justonce_embedded::EmbeddedStore;
 use justonce_embedded::backup::{RestoreOptions, Unpacker, check, restore};
 
 const CALLERS: u64 = 4;
-const BACKUPS: u32 = 6;
+const BACKUPS: usize = 6;
 /// So many operations must end while a backup is on its way.
-const MEANWHILE: u64 = 50;
+const MEANWHILE: usize = 50;
 
 fn operation(number: u64) -> Operation {
     let policy = Policy::builder().on_lapsed(OnLapsed::Hold).build().unwrap();
@@ -55,7 +55,7 @@ struct Slow<'a> {
 
 impl Write for Slow<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let until = self.until.get_or_insert_with(|| self.told.count() + MEANWHILE as usize);
+        let until = self.until.get_or_insert_with(|| self.told.count() + MEANWHILE);
         while self.told.count() < *until {
             std::thread::yield_now();
         }
@@ -95,7 +95,7 @@ async fn callers_go_on_during_a_backup_that_has_all_they_were_told_before() {
     for caller in callers {
         caller.await.unwrap();
     }
-    assert!(expected.last().unwrap().1.len() as u64 >= MEANWHILE * u64::from(BACKUPS - 1));
+    assert!(expected.last().unwrap().1.len() >= MEANWHILE * (BACKUPS - 1));
     for (backup, before) in expected {
         let copy = backup.with_extension("restored");
         restore(&backup, &copy, &RestoreOptions::default(), &mut |_| {}).unwrap();
