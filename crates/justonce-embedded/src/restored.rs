@@ -9,6 +9,9 @@
 //! - Its key says nothing: it cannot be told apart from a new one. It is new, unless the restore was
 //!   told to hold such operations for a while.
 //!
+//! A begin that would claim again what the backup has as interrupted or waiting for a retry may be of
+//! an operation that went on after the backup. It becomes unknown too, except under `rerun`.
+//!
 //! Fences go on above all that the lost store can have given.
 
 use std::io;
@@ -18,8 +21,9 @@ use std::time::Duration;
 
 use justonce_core::store::HealthWarning;
 use justonce_core::{
-    Action, Answer, Begin, Change, Decision, Entry, Fence, Note, NoteKind, OnLapsed, Owner, Record,
-    State, StateName, Subject, Timestamp, Unknown, UnknownReason, UnknownSince, Why, state_at,
+    Action, Answer, Begin, Change, Checkpoint, Decision, Entry, Failed, Fence, Note, NoteKind,
+    OnLapsed, Owner, Policy, Record, State, StateName, Subject, Timestamp, Unknown, UnknownReason,
+    UnknownSince, Why, state_at,
 };
 
 use crate::utc::utc;
@@ -28,7 +32,7 @@ use crate::utc::utc;
 const ACCEPT_FILE: &str = "accept-lost";
 /// So many restores are told apart. The oldest two count as one before there are more.
 const MAX_LOSSES: usize = 16;
-const WORDS: usize = 5;
+const WORDS: usize = 6;
 /// A restored store goes on so many fences above those that the backup knows of...
 const FENCES_AT_LEAST: u64 = 1 << 40;
 /// ...and so many more for each millisecond that has passed since: no store gives that many.
@@ -47,6 +51,8 @@ pub(crate) struct Loss {
     pub(crate) issued_until: Timestamp,
     /// Before this moment keys that do not say when they were issued may be, too.
     pub(crate) undated_until: Timestamp,
+    /// The store's time at the backup: what has not changed since may have done so.
+    pub(crate) last_change: Timestamp,
 }
 
 /// All that the store may have lost.
@@ -68,6 +74,7 @@ impl Losses {
                 next.issued_from = next.issued_from.min(oldest.issued_from);
                 next.issued_until = next.issued_until.max(oldest.issued_until);
                 next.undated_until = next.undated_until.max(oldest.undated_until);
+                next.last_change = next.last_change.max(oldest.last_change);
             }
         }
     }
@@ -80,6 +87,7 @@ impl Losses {
                 loss.issued_from,
                 loss.issued_until,
                 loss.undated_until,
+                loss.last_change,
             ]
         };
         self.0.iter().flat_map(words).flat_map(|word| word.as_millis().to_be_bytes()).collect()
@@ -92,12 +100,15 @@ impl Losses {
             words.iter().map(|word| Timestamp::from_millis(u64::from_be_bytes(*word))).collect();
         let (losses, more) = words.as_chunks::<WORDS>();
         let losses = losses.iter().map(
-            |&[taken_at, restored_at, issued_from, issued_until, undated_until]| Loss {
-                taken_at,
-                restored_at,
-                issued_from,
-                issued_until,
-                undated_until,
+            |&[taken_at, restored_at, issued_from, issued_until, undated_until, last_change]| {
+                Loss {
+                    taken_at,
+                    restored_at,
+                    issued_from,
+                    issued_until,
+                    undated_until,
+                    last_change,
+                }
             },
         );
         (rest.is_empty() && more.is_empty()).then(|| Self(losses.collect()))
@@ -112,6 +123,11 @@ impl Losses {
         })
     }
 
+    /// The restore since which a record has not changed.
+    fn since(&self, changed_at: Timestamp) -> Option<&Loss> {
+        self.0.iter().rev().find(|loss| changed_at <= loss.last_change)
+    }
+
     /// The warning for a store that was restored.
     pub(crate) fn warning(&self, directory: &Path) -> Option<HealthWarning> {
         let last = self.0.last()?;
@@ -120,8 +136,9 @@ impl Losses {
             message: format!(
                 "the store was restored at {} from a backup that was made at {}: what was \
                  acknowledged between is not in it. Operations whose keys carry a date (UUIDv7) \
-                 from {} to {} and that are not found become unknown, except under rerun; \
-                 operations with other keys {}. To take all that is not found for new, make an \
+                 from {} to {} and that are not found become unknown, and so does \
+                 what was interrupted or waiting then, except under rerun; operations with other \
+                 keys that are not found {}. To take all that is not found for new, make an \
                  empty file {} and open the store again",
                 utc(last.restored_at),
                 utc(last.taken_at),
@@ -156,8 +173,8 @@ pub(crate) fn clear_acceptance(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes an operation unknown that would be claimed as new, if it may have been lost. Without a
-/// fence the decision stays: it is made again with one.
+/// Makes an operation unknown that would be claimed, if it may have been executed in the time that
+/// was lost. Without a fence the decision stays: it is made again with one.
 pub(crate) fn hold_lost(
     decision: Decision,
     entry: Option<&Entry>,
@@ -167,41 +184,70 @@ pub(crate) fn hold_lost(
     losses: &Losses,
 ) -> Decision {
     let Action::Begin(begin) = action else { return decision };
-    let finds_nothing = entry.is_none_or(|entry| state_at(entry, now) == StateName::Absent);
-    let claims = matches!(decision.answer, Answer::Claimed(_)) && fresh != Fence::NONE;
-    if !finds_nothing || !claims || begin.policy.on_lapsed() == OnLapsed::Rerun {
+    if !matches!(decision.answer, Answer::Claimed(_)) || fresh == Fence::NONE {
         return decision;
     }
-    match losses.of(begin, now) {
-        None => decision,
-        Some(loss) => held(begin, now, fresh, loss),
-    }
+    let held = match entry.filter(|entry| state_at(entry, now) != StateName::Absent) {
+        None => lost(begin, now, fresh, losses),
+        Some(entry) => interrupted(entry, now, fresh, losses),
+    };
+    held.unwrap_or(decision)
 }
 
-/// The operation as one whose claim has lapsed: nobody can tell whether there was one.
-fn held(begin: &Begin, now: Timestamp, fence: Fence, loss: &Loss) -> Decision {
-    let reason = UnknownReason::Lapsed;
+/// What is not found, and may have been executed.
+fn lost(begin: &Begin, now: Timestamp, fence: Fence, losses: &Losses) -> Option<Decision> {
+    let loss = losses.of(begin, now).filter(|_| begin.policy.on_lapsed() != OnLapsed::Rerun)?;
     let subject = Subject {
         scope: begin.scope.clone(),
         key: begin.key.clone(),
         fingerprint: begin.fingerprint,
         created_at: now,
     };
+    let (policy, checkpoint) = (&begin.policy, begin.checkpoint.as_ref());
+    Some(held(Arc::new(subject), 1, policy, checkpoint, now, fence, loss))
+}
+
+/// What was interrupted or waiting at the backup, and may have gone on.
+fn interrupted(entry: &Entry, now: Timestamp, fresh: Fence, losses: &Losses) -> Option<Decision> {
+    let record = entry.record()?;
+    let (policy, checkpoint) = match &record.state {
+        State::InProgress(claim) => (&claim.policy, claim.checkpoint.as_ref()),
+        State::Failed(Failed::AwaitingRetry(waiting)) => {
+            (&waiting.policy, waiting.checkpoint.as_ref())
+        }
+        _ => return None,
+    };
+    if policy.on_lapsed() == OnLapsed::Rerun {
+        return None;
+    }
+    let loss = losses.since(record.changed_at)?;
+    // Owners of that time are gone, and what they may say is about another claim.
+    let fence = fresh.max(record.fence.next());
+    let subject = Arc::clone(&record.subject);
+    Some(held(subject, record.attempt, policy, checkpoint, now, fence, loss))
+}
+
+/// The operation as one whose claim has lapsed: nobody can tell what became of it.
+fn held(
+    subject: Arc<Subject>,
+    attempt: u32,
+    policy: &Arc<Policy>,
+    checkpoint: Option<&Checkpoint>,
+    now: Timestamp,
+    fence: Fence,
+    loss: &Loss,
+) -> Decision {
+    let reason = UnknownReason::Lapsed;
     let unknown = Unknown {
         reason,
         owner: Owner::new("not known"),
-        policy: Arc::clone(&begin.policy),
-        checkpoint: begin.checkpoint.clone(),
+        policy: Arc::clone(policy),
+        checkpoint: checkpoint.cloned(),
     };
-    let record = Record {
-        subject: Arc::new(subject),
-        fence,
-        attempt: 1,
-        changed_at: now,
-        state: State::Unknown(unknown),
-    };
+    let state = State::Unknown(unknown);
+    let record = Record { subject, fence, attempt, changed_at: now, state };
     let cause = format!(
-        "the store was restored at {} from the backup of {}, and may have lost this operation",
+        "the store was restored at {} from the backup of {}, and may lack what became of this",
         utc(loss.restored_at),
         utc(loss.taken_at)
     );
@@ -226,6 +272,7 @@ mod tests {
             issued_from: at(3),
             issued_until: at(4),
             undated_until: at(5),
+            last_change: at(6),
         }
     }
 

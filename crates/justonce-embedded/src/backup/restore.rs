@@ -338,6 +338,7 @@ impl Restoring<'_> {
             issued_from: Timestamp::from_millis(before),
             issued_until: restored_at.after(clock_skew),
             undated_until: restored_at.after(hold_undated),
+            last_change: log.row.now,
         };
         if !self.options.accept_lost {
             let mut losses = disk.losses().map_err(damaged)?;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use justonce_core::engine::Settlement;
 use justonce_core::store::{ListQuery, Maintenance, Records};
 use justonce_core::{
-    Answer, Engine, Entropy, Existing, Key, ManualClock, NoteKind, OnLapsed, Operation, Outcome,
-    Owner, Policy, Ran, Resolution, Resolve, Resolver, Scope, StateName, Step, Timestamp, Token,
-    Why,
+    Answer, Engine, Entropy, Existing, HandlerError, Key, ManualClock, NoteKind, OnLapsed,
+    Operation, Outcome, Owner, Policy, Ran, Resolution, Resolve, Resolver, Scope, StateName, Step,
+    Timestamp, Token, Why,
 };
 use justonce_embedded::EmbeddedStore;
-use justonce_embedded::backup::{RestoreOptions, restore};
+use justonce_embedded::backup::{RestoreOptions, Unpacker, restore};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -197,6 +197,62 @@ async fn only_rerun_executes_what_may_be_lost() {
         let ran = engine.run(&operation, async |_| panic!("it may have been executed")).await;
         assert!(matches!(ran, Ok(Ran::Unknown(_))), "{ran:?}");
     }
+}
+
+/// What the backup has as waiting or interrupted, went on, and then the store was lost.
+#[tokio::test]
+async fn what_was_unfinished_at_the_backup_may_have_gone_on_and_is_unknown() {
+    let place = tempfile::tempdir().unwrap();
+    let clock = ManualClock::starting_at(START);
+    let names = ["store", "backup", "restored"].map(|name| place.path().join(name));
+    let [path, backup, to] = &names;
+    let kinds = [OnLapsed::Hold, OnLapsed::Resume, OnLapsed::Rerun];
+    let failed = |kind: OnLapsed| {
+        let name = format!("failed-{kind:?}");
+        operation(Key::client(name).unwrap(), kind)
+    };
+    let begun = |kind: OnLapsed| {
+        let name = format!("begun-{kind:?}");
+        operation(Key::client(name).unwrap(), kind)
+    };
+    let store = open(path, &clock);
+    let backups = store.backups();
+    let engine = Engine::new(store);
+    for kind in kinds {
+        let busy = async |_| Err(HandlerError::Retryable(Outcome::bytes("busy")));
+        let ran = engine.run(&failed(kind), busy).await.unwrap();
+        assert!(matches!(ran, Ran::Failed(_)), "{ran:?}");
+        let begin = Step::begin(&begun(kind), Owner::new("a"), Token(1));
+        assert!(matches!(engine.store().apply(&begin).await.unwrap(), Answer::Claimed(_)));
+    }
+    let mut unpacker = Unpacker::new(backup).unwrap();
+    backups.begin().await.unwrap().write_to(&mut unpacker, &mut |_| {}).unwrap();
+    unpacker.finish().unwrap();
+    drop(engine);
+    clock.advance(HOUR);
+    let options = RestoreOptions::default().clock(clock.clone());
+    restore(backup, to, &options, &mut |_| {}).unwrap();
+    let store = open(to, &clock);
+    for kind in [OnLapsed::Hold, OnLapsed::Resume] {
+        for operation in [failed(kind), begun(kind)] {
+            let answer = begin(&store, &operation).await;
+            assert!(matches!(answer, Answer::Held(_)), "{kind:?}: {answer:?}");
+        }
+    }
+    let engine = Engine::new(store);
+    done(&engine, &failed(OnLapsed::Rerun)).await;
+    done(&engine, &begun(OnLapsed::Rerun)).await;
+    // Released by an operator, it goes on, and fails as any other.
+    let stored = engine.store().get(&failed(OnLapsed::Hold).id()).await.unwrap().unwrap();
+    let release = Resolve {
+        resolution: Resolution::Release,
+        by: Resolver::operator("ann"),
+        why: Why::new("not in the ledger"),
+    };
+    let id = failed(OnLapsed::Hold).id();
+    let settled = engine.resolve(id, stored.entry.fence(), release).await.unwrap();
+    assert_eq!(settled, Settlement::Stored);
+    done(&engine, &failed(OnLapsed::Hold)).await;
 }
 
 #[tokio::test]
