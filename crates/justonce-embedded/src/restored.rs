@@ -6,11 +6,11 @@
 //! - Its key says when it was issued (UUIDv7), and that lies in the time that was lost: the
 //!   operation becomes *unknown*, as one whose claim lapsed. Under `rerun` it is executed: that
 //!   policy allows it whenever a claim is lost.
-//! - Its key says nothing: it cannot be told apart from a new one. It is new, unless the restore was
-//!   told to hold such operations for a while.
+//! - Its key says nothing: it cannot be told apart from a new one. It is new, unless the restore
+//!   was told to hold such operations for a while.
 //!
-//! A begin that would claim again what the backup has as interrupted or waiting for a retry may be of
-//! an operation that went on after the backup. It becomes unknown too, except under `rerun`.
+//! A begin that would claim again what the backup has as interrupted or waiting for a retry may be
+//! of an operation that went on after the backup. It becomes unknown too, except under `rerun`.
 //!
 //! Fences go on above all that the lost store can have given.
 

@@ -1,10 +1,8 @@
 //! A backup as one stream.
 //!
-//! | part | bytes |
-//! |---|---|
-//! | start | magic, 8; the length of all files together, 8 |
-//! | a file, any number of times | `F`, the length of its name, 2; its own length, 8; the name; the contents |
-//! | the list, at the end | `L`, the length of its name, 2; its own length, 8; the name; the contents |
+//! 1. The start: magic, 8 bytes; the length of all files together, 8.
+//! 2. Files: `F`; the length of the name, 2 bytes; the file's length, 8; the name; the contents.
+//! 3. The list: the same with `L`, at the end.
 //!
 //! Numbers are little endian. The list has the checksums: what breaks off before it is no backup.
 

@@ -92,6 +92,6 @@ impl http_body::Body for Parts {
     }
 }
 
-const NOT_EMBEDDED: &str = "Only the embedded store (`file:`) is backed up by the gateway. Redis and \
-                            PostgreSQL are backed up by their own means; docs/operating.md says what \
-                            to look for.";
+const NOT_EMBEDDED: &str = "Only the embedded store (`file:`) is backed up by the gateway. Redis \
+                            and PostgreSQL are backed up by their own means; docs/operating.md \
+                            says what to look for.";

@@ -86,8 +86,8 @@ What was acknowledged between the backup and the loss of the store is not in the
 
 - Operations whose keys carry a date (UUIDv7) of that time and that are not found become unknown,
   except under `rerun`. Resolve them as others: `justonce keys list --state unknown`.
-- What was interrupted or waiting for a retry at the backup may have gone on. It becomes unknown too,
-  except under `rerun`.
+- What was interrupted or waiting for a retry at the backup may have gone on. It becomes unknown
+  too, except under `rerun`.
 - Operations with other keys cannot be told apart from new ones. They are new, and may be executed
   again, unless --hold-undated makes all of them unknown for a while.
 
@@ -206,9 +206,9 @@ fn restored(command: &RestoreCommand) -> anyhow::Result<ExitCode> {
         None => say("What is not found is new, as --accept-lost says."),
         Some((from, until)) => {
             say(&format!(
-                "- Operations whose keys carry a date (UUIDv7) from {} to {} and that are not found \
-                 become unknown, except under `rerun`. Resolve them: `justonce keys list --state \
-                 unknown`.",
+                "- Operations whose keys carry a date (UUIDv7) from {} to {} and that are not \
+                 found become unknown, except under `rerun`. Resolve them: `justonce keys list \
+                 --state unknown`.",
                 time(from),
                 time(until)
             ));
