@@ -5,7 +5,9 @@
 //! What a journal held when it was copied is either in the copy or in a table that is linked later;
 //! in both places it counts once, by its number.
 
+use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use super::archive::Source;
@@ -18,6 +20,8 @@ const TRIES: u32 = 16;
 /// So many zeros behind what a journal holds are kept. The engine makes its journals larger than
 /// what is in them.
 const JOURNAL_REST_BYTES: u64 = 4096;
+/// How much of a journal is read at once.
+const LOOKED_AT_BYTES: usize = 256 * 1024;
 
 /// Links to the engine's files, and copies of those that change. Removed when it is dropped.
 #[derive(Debug)]
@@ -85,11 +89,23 @@ fn source(folder: &Path, path: PathBuf, wanted: Option<u128>) -> io::Result<Sour
     Ok(Source { name, path, bytes, wanted })
 }
 
-/// How much of a journal is used, and a little more.
+/// How much of a journal is used, and a little more. It is looked for from the end.
 fn used(path: &Path, bytes: u64) -> io::Result<u64> {
-    let contents = std::fs::read(path)?;
-    let last = contents.iter().rposition(|byte| *byte != 0).map_or(0, |at| at as u64 + 1);
-    Ok(last.saturating_add(JOURNAL_REST_BYTES).min(bytes))
+    let file = File::open(path)?;
+    let mut buffer = vec![0; LOOKED_AT_BYTES];
+    let mut end = bytes;
+    while end > 0 {
+        let start = end.saturating_sub(LOOKED_AT_BYTES as u64);
+        let length = usize::try_from(end - start).unwrap_or(LOOKED_AT_BYTES);
+        let part = buffer.get_mut(..length).unwrap_or_default();
+        file.read_exact_at(part, start)?;
+        if let Some(last) = part.iter().rposition(|byte| *byte != 0) {
+            end = start + last as u64 + 1;
+            break;
+        }
+        end = start;
+    }
+    Ok(end.saturating_add(JOURNAL_REST_BYTES).min(bytes))
 }
 
 /// Copies the journals. One that goes meanwhile is in tables; they do not all go.

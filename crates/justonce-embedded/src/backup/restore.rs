@@ -1,8 +1,9 @@
 //! A store from a backup.
 //!
 //! Everything is written into the directory of the store itself, because that may be a file system
-//! of its own. The marker comes first, then the manifest: with either and without the storage
-//! engine's folder no release opens the directory. The engine's folder gets its name last.
+//! of its own. The marker comes first, then the manifest: without the storage engine's folder, no
+//! release from this one on opens a directory with the first, and no earlier one with the second.
+//! The engine's folder gets its name last.
 
 use std::fmt;
 use std::fs::File;

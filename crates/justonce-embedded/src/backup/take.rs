@@ -98,12 +98,15 @@ impl Backups {
     /// If the store was closed or has stopped, its files cannot be linked, or another backup is
     /// being made.
     pub async fn begin(&self) -> Result<Backup, BackupError> {
-        let closed = || BackupError::Stopped("it is closed".to_owned());
-        let inner = self.0.upgrade().ok_or_else(closed)?;
+        let gone = || BackupError::Stopped("it is closed".to_owned());
+        let inner = self.0.upgrade().ok_or_else(gone)?;
         let alone = Alone::take(&inner.backing_up).ok_or(BackupError::Busy)?;
         let taken_at = inner.state.clock_now();
         // What was acknowledged has been passed to the applier once a later batch is durable.
-        let ticket = inner.commits.enqueue(WalWrite::empty()).map_err(|_| closed())?;
+        let ticket = inner.commits.enqueue(WalWrite::empty()).map_err(|_| {
+            let why = inner.state.stopped.get();
+            why.map_or_else(gone, |why| BackupError::Stopped(why.to_string()))
+        })?;
         ticket.durable().await.map_err(|why| BackupError::Stopped(why.to_string()))?;
         blocking(move || freeze(&inner, taken_at, alone)).await
     }
@@ -184,5 +187,42 @@ impl fmt::Debug for Backups {
 impl fmt::Debug for Backup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Backup").field("taken_at", &self.taken_at).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use justonce_core::{Engine, Key, OnLapsed, Operation, Outcome, Policy, Ran, Scope};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn callers_do_not_wait_while_files_are_frozen() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(directory.path()).unwrap();
+        let queue = Arc::clone(&store.0.apply_queue);
+        let (frozen, is_frozen) = channel();
+        let (done, is_done) = channel::<()>();
+        let freezing = std::thread::spawn(move || {
+            let gate = queue.pause();
+            frozen.send(()).unwrap();
+            // Until the callers are done.
+            let _ = is_done.recv();
+            drop(gate);
+        });
+        is_frozen.recv().unwrap();
+        let engine = Engine::new(store);
+        let policy = Policy::builder().on_lapsed(OnLapsed::Hold).build().unwrap();
+        for number in 0..20 {
+            let key = Key::client(format!("order-{number}")).unwrap();
+            let operation =
+                Operation::without_fingerprint(Scope::global(), key).with_policy(policy.clone());
+            let ran = engine.run(&operation, async |_| Ok(Outcome::empty())).await.unwrap();
+            assert!(matches!(ran, Ran::Executed(_)), "{ran:?}");
+        }
+        drop(done);
+        freezing.join().unwrap();
     }
 }

@@ -169,7 +169,14 @@ fn contents(
 /// Compares every table and blob file with the engine's checksum of it.
 fn files(engine: &Path, report: &mut StoreReport, progress: &mut Counted<'_>) -> io::Result<()> {
     let mut found = Vec::new();
-    for (_, folder) in check::keyspaces(engine)? {
+    let keyspaces = match check::keyspaces(engine) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            report.problems.push(format!("{} is missing", engine.join("keyspaces").display()));
+            return Ok(());
+        }
+        keyspaces => keyspaces?,
+    };
+    for (_, folder) in keyspaces {
         match check::summed(&folder) {
             Ok(files) => found.extend(files),
             Err(error) => report.problems.push(said(&error)),

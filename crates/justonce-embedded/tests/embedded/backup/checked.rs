@@ -6,7 +6,7 @@ use justonce_core::store::Records;
 use justonce_embedded::EmbeddedStore;
 use justonce_embedded::backup::{BackupError, StoreReport, check};
 
-use crate::damage::directory::{contents, link};
+use crate::damage::directory::{Damage, contents, damages, link};
 use crate::damage::filled::Filled;
 
 fn checked(directory: &Path) -> StoreReport {
@@ -50,6 +50,31 @@ async fn a_damaged_file_is_named_also_where_an_opening_does_not_look() {
         std::fs::remove_dir_all(&copy).unwrap();
     }
     assert!(opened > 0, "an opening found all of it already: the test shows nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_opening_would_refuse_or_lack_is_never_called_good() {
+    let place = tempfile::tempdir().unwrap();
+    let [original, copy] = ["original", "copy"].map(|name| place.path().join(name));
+    let (filled, open) = Filled::new(&original).await;
+    drop(open);
+    let (mut good, mut bad) = (0, 0);
+    for damage in damages(&original) {
+        if !matches!(damage, Damage::Deleted(_) | Damage::Zeroed(_)) {
+            continue;
+        }
+        link(&original, &copy);
+        damage.apply(&copy);
+        if checked(&copy).is_good() {
+            good += 1;
+            let store = EmbeddedStore::open(&copy).unwrap_or_else(|e| panic!("{damage}: {e}"));
+            filled.is_all_in(&store, &damage.to_string()).await;
+        } else {
+            bad += 1;
+        }
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+    assert!(good > 0 && bad > 20, "{good} were called good, {bad} were not");
 }
 
 #[tokio::test(flavor = "multi_thread")]
