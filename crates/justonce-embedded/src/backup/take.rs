@@ -218,7 +218,7 @@ mod tests {
         for number in 0..20 {
             let key = Key::client(format!("order-{number}")).unwrap();
             let operation =
-                Operation::without_fingerprint(Scope::global(), key).with_policy(policy.clone());
+                Operation::without_fingerprint(Scope::global(), key).with_policy(policy);
             let ran = engine.run(&operation, async |_| Ok(Outcome::empty())).await.unwrap();
             assert!(matches!(ran, Ran::Executed(_)), "{ran:?}");
         }

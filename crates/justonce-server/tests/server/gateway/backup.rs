@@ -1,5 +1,7 @@
 //! `justonce store`: the real program, with a running gateway and without one.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Output;
 
@@ -59,6 +61,7 @@ fn what_happened_after_the_backup_is_unknown_after_the_restore() {
     let admin = gateway.admin.to_string();
     let told = done(&["backup", text(&backup), "--admin", &admin]);
     assert!(told.contains("is a backup of 20"), "{told}");
+    assert!(told.contains("backing up: "), "progress, where there is no terminal: {told}");
     assert_eq!(pay(gateway.address, &lost, BODY).status(), 201);
     let in_use = refused(&["check", text(&data)]);
     assert!(in_use.contains("in use by process"), "{in_use}");
@@ -130,6 +133,47 @@ fn a_backup_needs_the_token_and_a_place_that_is_free() {
     assert!(told.contains("has a store in it"), "{told}");
     let told = refused(&["backup", text(&home.path().join("x")), "--admin", "127.0.0.1:1"]);
     assert!(told.contains("cannot reach") && !home.path().join("x").exists(), "{told}");
+}
+
+/// Passes on what a client sends, and so many bytes of the answer.
+fn cut_off_after(admin: SocketAddr, bytes: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut gateway = TcpStream::connect(admin).unwrap();
+        let (mut from, mut to) = (client.try_clone().unwrap(), gateway.try_clone().unwrap());
+        let request = std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        let mut answer = vec![0; bytes];
+        gateway.read_exact(&mut answer).unwrap();
+        client.write_all(&answer).unwrap();
+        for end in [&client, &gateway] {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+        let _ = request.join();
+    });
+    address
+}
+
+#[test]
+fn a_backup_whose_connection_breaks_leaves_nothing_and_the_next_one_is_whole() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure(upstream.address(), "");
+    upstream.serve();
+    let gateway = home.start();
+    assert_eq!(pay(gateway.address, "order-17", BODY).status(), 201);
+    let to = home.path().join("backup");
+    for bytes in [200, 2000] {
+        let cut_off = cut_off_after(gateway.admin, bytes).to_string();
+        let told = refused(&["backup", text(&to), "--admin", &cut_off]);
+        assert!(told.contains("broke off") && !to.exists(), "{told}");
+    }
+    done(&["backup", text(&to), "--admin", &gateway.admin.to_string()]);
+    assert!(done(&["check", text(&to)]).contains("Nothing is damaged"));
+    let frozen = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.unwrap().file_name().to_string_lossy().contains("frozen")
+    };
+    assert!(!std::fs::read_dir(home.path().join("data")).unwrap().any(frozen));
 }
 
 #[test]
