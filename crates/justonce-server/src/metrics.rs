@@ -115,7 +115,7 @@ pub(crate) mod scraped {
         "idempotency_store_warning",
         &["name"],
         "Whether the store has this warning, which the log explains: 1, or 0. There are \
-         `clock-floor-ahead` and `directory-open-to-others`.",
+         `clock-floor-ahead`, `directory-open-to-others` and `restored-from-backup`.",
     );
     pub(crate) const UNKNOWN_WAITING: Metric = Metric::gauge(
         "idempotency_unknown_waiting",

@@ -21,6 +21,9 @@ const MISUSED: u8 = 2;
 pub(super) struct AdminCommand<C: Subcommand> {
     #[command(flatten)]
     at: AdminOptions,
+    /// Print JSON, as the admin API gives it
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: C,
 }
@@ -50,9 +53,6 @@ pub(super) struct AdminOptions {
     /// A file that holds the admin token, instead
     #[arg(long, global = true, env = "JUSTONCE_ADMIN_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Print JSON, as the admin API gives it
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 /// What to show.
@@ -85,7 +85,7 @@ impl<C: Subcommand> AdminCommand<C> {
         self,
         run: impl AsyncFnOnce(&Session, C) -> anyhow::Result<()>,
     ) -> anyhow::Result<ExitCode> {
-        let session = Session { client: self.at.client()?, json: self.at.json };
+        let session = Session { client: self.at.client()?, json: self.json };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(run(&session, self.command)) {
             Ok(()) => Ok(ExitCode::SUCCESS),
