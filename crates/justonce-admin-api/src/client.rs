@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{Method, Request, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
 
 use crate::{
     KeyDetail, KeyFilter, KeyPage, Problem, Readiness, Removal, RemoveRequest, RemoveResponse,
@@ -23,13 +25,13 @@ use crate::{
 };
 
 /// How long a request may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest response: a page of long keys, or one outcome.
-const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
+pub(crate) const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 /// The hexadecimal digits of a whole record id.
 const ID_DIGITS: usize = 64;
 
-type BoxError = Box<dyn Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A client of one gateway's admin API. Each request has a connection of its own, and fails if the
 /// gateway cannot be reached or refuses.
@@ -177,6 +179,20 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), ClientError> {
+        let request = self.request(method, path, body)?;
+        self.in_time(self.exchange(request)).await
+    }
+
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, ClientError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -185,20 +201,34 @@ impl Client {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request.body(Full::new(body)).map_err(unexpected)?;
-        let exchanged = tokio::time::timeout(TIMEOUT, self.exchange(request)).await;
+        request.body(Full::new(body)).map_err(unexpected)
+    }
+
+    pub(crate) async fn in_time<T>(
+        &self,
+        exchange: impl Future<Output = Result<T, BoxError>>,
+    ) -> Result<T, ClientError> {
+        let exchanged = tokio::time::timeout(TIMEOUT, exchange).await;
         let exchanged = exchanged.map_err(|_| ClientError::TimedOut(self.authority.clone()))?;
         exchanged.map_err(|error| ClientError::Unreachable(self.authority.clone(), error))
+    }
+
+    /// The head of the response; its body comes while the connection lives.
+    pub(crate) async fn connect_and_send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(Response<Incoming>, AbortHandle), BoxError> {
+        let stream = TcpStream::connect(&self.authority).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let driver = tokio::spawn(connection).abort_handle();
+        Ok((sender.send_request(request).await?, driver))
     }
 
     async fn exchange(
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), BoxError> {
-        let stream = TcpStream::connect(&self.authority).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let driver = tokio::spawn(connection);
-        let response = sender.send_request(request).await?;
+        let (response, driver) = self.connect_and_send(request).await?;
         let status = response.status();
         let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await?;
         driver.abort();
@@ -241,7 +271,7 @@ fn segment(id: &str) -> impl fmt::Display + '_ {
     utf8_percent_encode(id, NON_ALPHANUMERIC)
 }
 
-fn unexpected(error: impl fmt::Display) -> ClientError {
+pub(crate) fn unexpected(error: impl fmt::Display) -> ClientError {
     ClientError::Unexpected(error.to_string())
 }
 
@@ -252,13 +282,18 @@ fn reply<T: DeserializeOwned>((status, json): (StatusCode, Bytes)) -> ApiResult<
         })?;
         return Ok(ApiResponse { value, json });
     }
+    Err(refused(status, &json))
+}
+
+/// What a response that is no success says.
+pub(crate) fn refused(status: StatusCode, json: &[u8]) -> ClientError {
     if status == StatusCode::UNAUTHORIZED {
-        return Err(ClientError::Unauthorized);
+        return ClientError::Unauthorized;
     }
-    Err(match serde_json::from_slice(&json) {
+    match serde_json::from_slice(json) {
         Ok(problem) => ClientError::Refused(status, problem),
-        Err(_) => unexpected(format_args!("{status}: {}", String::from_utf8_lossy(&json).trim())),
-    })
+        Err(_) => unexpected(format_args!("{status}: {}", String::from_utf8_lossy(json).trim())),
+    }
 }
 
 fn authority(address: &str) -> Result<String, ClientError> {

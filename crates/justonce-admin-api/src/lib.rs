@@ -21,6 +21,8 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+#[cfg(feature = "client")]
+mod backup;
 mod change;
 #[cfg(feature = "client")]
 mod client;
@@ -30,6 +32,8 @@ mod outcome;
 mod problem;
 mod sagas;
 
+#[cfg(feature = "client")]
+pub use backup::BackupStream;
 pub use change::{
     CallbackRequest, CallbackResult, Removal, RemoveRequest, RemoveResponse, Resolution,
     ResolveRequest, ResolveResponse,

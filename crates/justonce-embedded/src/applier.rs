@@ -137,8 +137,13 @@ impl Applier {
     /// Applies until no more comes. After an error the store has stopped; the log keeps what was
     /// acknowledged. Hands the list of files back, for when the engine is closed.
     pub(crate) fn run(mut self) -> Option<ManifestWriter> {
-        while let Some(batches) = self.apply_queue.next() {
-            if let Err(error) = self.apply(batches) {
+        let apply_queue = Arc::clone(&self.apply_queue);
+        while let Some(batches) = apply_queue.next() {
+            let applied = {
+                let _gate = apply_queue.pause();
+                self.apply(batches)
+            };
+            if let Err(error) = applied {
                 self.fail(&error);
                 break;
             }

@@ -20,24 +20,39 @@ impl DirectoryLock {
     pub(crate) fn acquire(directory: &Path) -> Result<Self, OpenError> {
         let path = directory.join(LOCK_FILE);
         let io = |error| OpenError::io("cannot open the lock file", &path, error);
-        let mut file = private()
+        let file = private()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(&path)
             .map_err(io)?;
+        Self::lock(file, directory, &path)
+    }
+
+    /// The same, and makes no lock file: where there is none, nobody owns the directory.
+    pub(crate) fn acquire_if_there(directory: &Path) -> Result<Option<Self>, OpenError> {
+        let path = directory.join(LOCK_FILE);
+        let io = |error| OpenError::io("cannot open the lock file", &path, error);
+        match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            file => Self::lock(file.map_err(io)?, directory, &path).map(Some),
+        }
+    }
+
+    fn lock(mut file: File, directory: &Path, path: &Path) -> Result<Self, OpenError> {
         match file.try_lock() {
-            Ok(()) => {}
+            Ok(()) => Ok(Self { file }),
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
                 let _ = file.read_to_string(&mut pid);
                 let pid = pid.trim().parse().ok();
-                return Err(OpenError::InUse { directory: directory.to_owned(), pid });
+                Err(OpenError::InUse { directory: directory.to_owned(), pid })
             }
-            Err(TryLockError::Error(error)) => return Err(io(error)),
+            Err(TryLockError::Error(error)) => {
+                Err(OpenError::io("cannot open the lock file", path, error))
+            }
         }
-        Ok(Self { file })
     }
 
     /// Writes the owner's process id, once the directory is known to be good: a refused one is not

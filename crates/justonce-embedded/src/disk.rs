@@ -28,6 +28,7 @@ use justonce_core::{RecordId, StoreError, StoreErrorKind, StoreResult, Timestamp
 use crate::blob_names::{self, BlobNames};
 use crate::files::{sync_directories, sync_directory};
 use crate::journal::{BatchRow, KEEP_ROWS};
+use crate::restored::Losses;
 use crate::rows::RowName;
 use crate::write::ExpiryRow;
 
@@ -73,6 +74,8 @@ const EXPIRY_MARK: [u8; 17] = [u8::MAX; 17];
 const ROWS_MARK: [u8; 1] = [0];
 /// When the store's time was brought back to the clock; beside that mark.
 const CAME_BACK: [u8; 2] = [0, 1];
+/// What the store may have lost when it was restored from backups; beside that mark.
+const LOST: [u8; 2] = [0, 2];
 
 /// Why a copy cannot be opened.
 pub(crate) enum Gone {
@@ -178,6 +181,30 @@ impl Disk {
         let bytes = now.as_millis().to_be_bytes();
         batch.insert(&self.rows, CAME_BACK.as_slice(), bytes.as_slice());
         batch.commit()
+    }
+
+    /// What the store may have lost when it was restored from backups.
+    pub(crate) fn losses(&self) -> StoreResult<Losses> {
+        let found = self.rows.get(LOST).map_err(|e| unreadable(&e))?;
+        let Some(bytes) = found else { return Ok(Losses::default()) };
+        Losses::from_bytes(&bytes).ok_or_else(|| foreign("rows"))
+    }
+
+    /// Writes what the store may have lost.
+    pub(crate) fn set_losses(&self, losses: &Losses) -> Result<(), fjall::Error> {
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        batch.insert(&self.rows, LOST.as_slice(), losses.to_bytes());
+        batch.commit()
+    }
+
+    /// Reads all of the callers' rows; how many there are.
+    pub(crate) fn count_rows(&self) -> StoreResult<u64> {
+        let mut count = 0;
+        for row in self.rows.iter() {
+            let (name, _) = row.into_inner().map_err(|e| unreadable(&e))?;
+            count += u64::from(!name.starts_with(&ROWS_MARK));
+        }
+        Ok(count)
     }
 
     /// A record.

@@ -87,6 +87,26 @@ pub(crate) fn sync_directories(path: &Path) -> io::Result<()> {
     sync_directory(path)
 }
 
+/// Whether nothing is in a folder that somebody could miss.
+pub(crate) fn is_unused(folder: &Path) -> io::Result<bool> {
+    for entry in std::fs::read_dir(folder)? {
+        // A file system of its own has this.
+        if entry?.file_name() != "lost+found" {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Where the storage engine's files are frozen for a backup: on the same file system, also where
+/// its folder is a link.
+pub(crate) fn frozen_folder(engine: &Path) -> PathBuf {
+    let real = engine.canonicalize().unwrap_or_else(|_| engine.to_owned());
+    let mut name = real.file_name().unwrap_or_default().to_owned();
+    name.push(".justonce-frozen");
+    real.with_file_name(name)
+}
+
 /// Whether others may do anything with a file or folder.
 fn is_wide(path: &Path) -> io::Result<bool> {
     Ok(path.symlink_metadata()?.mode() & OTHERS != 0)

@@ -37,6 +37,7 @@
 //! step that would write is refused. A restart recovers everything that was acknowledged.
 
 mod applier;
+pub mod backup;
 mod blob_names;
 mod bounds;
 mod check;
@@ -57,12 +58,14 @@ mod open;
 mod reads;
 mod records;
 mod refresh;
+mod restored;
 mod row_writes;
 mod rows;
 mod state;
 mod step;
 mod sweep;
 mod unindexed;
+mod utc;
 mod wal;
 mod watermark;
 mod write;

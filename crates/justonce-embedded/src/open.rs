@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -19,9 +20,10 @@ use crate::commit_delay::CommitDelay;
 use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::{CloseError, OpenError};
-use crate::files::{Modes, create_durable_folder, private};
+use crate::files::{Modes, create_durable_folder, frozen_folder, private};
 use crate::journal::{self, Recovered};
 use crate::refresh::RefreshOnDrop;
+use crate::restored::{self, Losses};
 use crate::state::{Fences, Live, Row, State, Time, is_settled};
 use crate::step::Stepper;
 use crate::sweep::SweepPosition;
@@ -36,11 +38,11 @@ const DEFAULT_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 /// The default size of the cache of settled records, in bytes.
 const DEFAULT_HOT_BYTES: u64 = 64 * 1024 * 1024;
 /// The folder of the storage engine inside the directory.
-const DATABASE: &str = "records";
+pub(crate) const DATABASE: &str = "records";
 /// Where it is made.
 const NEW_DATABASE: &str = "records.new";
 /// Its lock. Nothing is in it, so one that is lost is made anew.
-const ENGINE_LOCK: &str = "lock";
+pub(crate) const ENGINE_LOCK: &str = "lock";
 
 /// A durable store in this process.
 ///
@@ -74,6 +76,9 @@ pub(crate) struct Inner {
     pub(crate) row_writer: Mutex<()>,
     /// What operators should know; it does not change while the store is open.
     pub(crate) warnings: Vec<HealthWarning>,
+    /// Whether a backup is being begun or sent.
+    pub(crate) backing_up: Arc<AtomicBool>,
+    pub(crate) apply_queue: Arc<ApplyQueue>,
     pub(crate) applier: Mutex<Option<JoinHandle<Option<ManifestWriter>>>>,
     directory: PathBuf,
     /// How closing ended, once it has.
@@ -94,6 +99,7 @@ pub struct EmbeddedBuilder {
     clock: Option<Box<dyn Clock>>,
     delay: CommitDelay,
     reset_clock_floor: bool,
+    accept_lost: bool,
 }
 
 impl EmbeddedStore {
@@ -116,6 +122,7 @@ impl EmbeddedStore {
             clock: None,
             delay: CommitDelay::adaptive(),
             reset_clock_floor: false,
+            accept_lost: false,
         }
     }
 
@@ -182,6 +189,23 @@ impl EmbeddedBuilder {
         self
     }
 
+    /// Takes what a store that was restored from a backup may have lost for not executed: begins
+    /// that find nothing are new again, and the warning `restored-from-backup` ends. An empty file
+    /// `accept-lost` in the directory does the same.
+    ///
+    /// ```
+    /// use justonce_embedded::EmbeddedStore;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("a");
+    /// let store = EmbeddedStore::builder(&path).accept_lost().open()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn accept_lost(mut self) -> Self {
+        self.accept_lost = true;
+        self
+    }
+
     /// Opens the store.
     ///
     /// # Errors
@@ -207,15 +231,17 @@ impl EmbeddedBuilder {
             fences_reserved: log.row.fences_reserved,
         };
         let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
-        let time = time(directory, &disk, clock, log.row.now, reset)?;
+        let mut time = time(directory, &disk, clock, log.row.now, reset)?;
         warnings.extend(clock_floor::warning(directory, time.ahead));
+        time.losses = losses(directory, &disk, self.accept_lost)?;
+        warnings.extend(time.losses.warning(directory));
         let state = Arc::new(recovered(disk, time, &log, self.hot_bytes, self.bounds)?);
         let apply_queue = Arc::new(ApplyQueue::starting_at(last.number));
         let wal =
             Wal::open(directory, Arc::clone(&apply_queue)).map_err(io("cannot open the log"))?;
         let of = || (Arc::clone(&state), Arc::clone(&apply_queue));
-        let (state_of, apply_queue) = of();
-        let mut writer = Writer { state: state_of, wal, watermark, apply_queue, last };
+        let (state_of, queue_of) = of();
+        let mut writer = Writer { state: state_of, wal, watermark, apply_queue: queue_of, last };
         // The first batch reserves fences beyond all that were ever given.
         let mut first = Vec::new();
         writer.commit(&mut first).map_err(|error| OpenError::engine(directory, error))?;
@@ -225,10 +251,10 @@ impl EmbeddedBuilder {
             .map_err(io("cannot remove the file that asks for a reset"))?;
         let (number, done) = (log.number, log.row.done);
         let applied = Applied { number, done, names_all_next: true };
-        let (state_of, apply_queue) = of();
+        let (state_of, queue_of) = of();
         let applier = Applier {
             state: state_of,
-            apply_queue,
+            apply_queue: queue_of,
             applied,
             manifest_writer: Some(manifest_writer),
         };
@@ -247,6 +273,8 @@ impl EmbeddedBuilder {
             sweep_position: Mutex::default(),
             row_writer: Mutex::default(),
             warnings,
+            backing_up: Arc::default(),
+            apply_queue,
             applier: Mutex::new(Some(applier)),
             directory: directory.clone(),
             closed: OnceLock::new(),
@@ -271,9 +299,10 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
     let (engine, made) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
     let mark = Watermark::read(directory).map_err(io("cannot read the watermark"))?;
     let found = check::inspect(directory, &engine, mark)?;
+    let frozen = frozen_folder(&engine);
     let left: &[&Path] = match found {
-        Found::Store(..) => &[&made],
-        Found::Nothing => &[&made, &engine],
+        Found::Store(..) => &[&made, &frozen],
+        Found::Nothing => &[&made, &frozen, &engine],
     };
     check::tidy(directory, left).map_err(io("cannot tidy up"))?;
     let known = match found {
@@ -337,10 +366,26 @@ fn time(
     if reset && !ahead.is_zero() {
         // Before any step is taken at the earlier time.
         disk.set_clock_reset_at(now).map_err(|error| OpenError::engine(directory, error))?;
-        return Ok(Time { clock, ahead: Duration::ZERO, clock_reset_at: now });
+        let (ahead, losses) = (Duration::ZERO, Losses::default());
+        return Ok(Time { clock, ahead, clock_reset_at: now, losses });
     }
     let clock_reset_at = disk.clock_reset_at().map_err(OpenError::Damaged)?;
-    Ok(Time { clock, ahead, clock_reset_at })
+    Ok(Time { clock, ahead, clock_reset_at, losses: Losses::default() })
+}
+
+/// What the store may have lost, unless an operator takes it for not executed.
+fn losses(directory: &Path, disk: &Disk, accepted: bool) -> Result<Losses, OpenError> {
+    let io = |error| OpenError::io("cannot look into the directory", directory, error);
+    let losses = disk.losses().map_err(OpenError::Damaged)?;
+    if !(accepted || restored::is_loss_accepted(directory).map_err(io)?) {
+        return Ok(losses);
+    }
+    if !losses.is_empty() {
+        let none = Losses::default();
+        disk.set_losses(&none).map_err(|error| OpenError::engine(directory, error))?;
+    }
+    restored::clear_acceptance(directory).map_err(io)?;
+    Ok(Losses::default())
 }
 
 /// The shared state as the disk has it.
@@ -407,6 +452,11 @@ fn keep_in_memory(state: &State, id: RecordId, mut stored: Stored, bytes: usize,
 impl Inner {
     pub(crate) fn stepper(&self) -> Stepper<'_> {
         Stepper { state: &self.state, commits: &self.commits }
+    }
+
+    /// The folder of the storage engine.
+    pub(crate) fn engine(&self) -> PathBuf {
+        self.directory.join(DATABASE)
     }
 }
 

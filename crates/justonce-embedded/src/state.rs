@@ -19,6 +19,7 @@ use crate::commit::Ticket;
 use crate::disk::Disk;
 use crate::live_order::LiveOrder;
 use crate::reads::Reads;
+use crate::restored::{self, Losses};
 use crate::rows::PendingRows;
 use crate::write::DiskState;
 
@@ -59,6 +60,8 @@ pub(crate) struct Time {
     pub(crate) ahead: Duration,
     /// When it was last brought back to the clock; zero if it never was.
     pub(crate) clock_reset_at: Timestamp,
+    /// What the store may have lost when it was restored from backups.
+    pub(crate) losses: Losses,
 }
 
 impl Time {
@@ -194,14 +197,24 @@ impl State {
         self.time.now()
     }
 
+    /// The machine's time, whatever the store's is.
+    pub(crate) fn clock_now(&self) -> Timestamp {
+        self.time.clock.now()
+    }
+
     /// The rules, at the store's time.
     pub(crate) fn decide(&self, entry: Option<&Entry>, action: &Action, fresh: Fence) -> Decision {
         let now = self.now();
-        let decision = transition(entry, action, now, fresh);
-        if self.time.clock_reset_at == Timestamp::ZERO {
-            return decision;
+        let mut decision = transition(entry, action, now, fresh);
+        if self.time.clock_reset_at != Timestamp::ZERO {
+            let reset_at = self.time.clock_reset_at;
+            decision = clock_floor::refuse_older(decision, entry, action, now, reset_at);
         }
-        clock_floor::refuse_older(decision, entry, action, now, self.time.clock_reset_at)
+        if !self.time.losses.is_empty() {
+            let losses = &self.time.losses;
+            decision = restored::hold_lost(decision, entry, action, now, fresh, losses);
+        }
+        decision
     }
 
     /// Whoever holds the lock of a shard is done before the shard is looked through for what must

@@ -98,7 +98,8 @@ const PROBE_RESULTS: [&str; 8] = [
 ];
 
 /// The warnings that a store may have.
-pub(crate) const STORE_WARNINGS: [&str; 2] = ["clock-floor-ahead", "directory-open-to-others"];
+pub(crate) const STORE_WARNINGS: [&str; 3] =
+    ["clock-floor-ahead", "directory-open-to-others", "restored-from-backup"];
 
 /// What is computed for each scrape, and not counted as it happens.
 pub(crate) mod scraped {
@@ -124,7 +125,7 @@ pub(crate) mod scraped {
         "idempotency_store_warning",
         &["name"],
         "Whether the store has this warning, which the log explains: 1, or 0. There are \
-         `clock-floor-ahead` and `directory-open-to-others`.",
+         `clock-floor-ahead`, `directory-open-to-others` and `restored-from-backup`.",
     );
     pub(crate) const STORE_BOUND_USED: Metric = Metric::gauge(
         "idempotency_store_bound_used",

@@ -65,7 +65,7 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let mut signals = StopSignals::watch()?;
     let metrics = recorder()?;
     crate::metrics::describe();
-    let engine = stores::engine(&settings).await?;
+    let (engine, backups) = stores::engine(&settings).await?;
     let service = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
     let contents = FileContents::read(flags, &settings);
     let (listener, tls) = listener(&settings)?;
@@ -75,7 +75,7 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let mut reloadable = Reloadable { contents, tls, tokens: None };
     if let Some(address) = settings.admin {
         let address = admin_address(address, &settings)?;
-        let admin = Admin::bind(&address, engine.clone(), metrics.clone(), stop.clone())?;
+        let admin = Admin::bind(&address, engine.clone(), metrics.clone(), stop.clone(), backups)?;
         reloadable.tokens = Some(admin.tokens());
         announce(&format!("admin on http://{}", admin.address()?));
         let stop = stop_admin.clone();

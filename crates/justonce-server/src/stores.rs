@@ -1,10 +1,12 @@
 //! Opens the store of the settings.
 
 use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use justonce::embedded::Bounds;
+use justonce::embedded::backup::Backups;
 use justonce::engine::Limits as EngineLimits;
 use justonce::http::metered;
 use justonce::memory::MemoryStore;
@@ -27,16 +29,35 @@ const CACHE_BYTES: u64 = 48 * 1024 * 1024;
 /// The embedded store's cache of outcomes.
 const HOT_BYTES: u64 = 32 * 1024 * 1024;
 
-/// An engine on the store of the settings.
+/// An engine on the store of the settings, and what makes backups of it.
 ///
 /// # Errors
 ///
 /// If the store cannot be opened.
-pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<Engine> {
-    let store = open(&settings.store, &settings.stores).await?;
+pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<(Engine, Option<Backups>)> {
+    let mut backups = None;
+    let store = match &settings.store {
+        StoreUrl::File(path) => {
+            let store = embedded(path, bounds(settings.stores.embedded))?;
+            backups = Some(store.backups());
+            Arc::new(metered(store))
+        }
+        other => open(other, &settings.stores).await?,
+    };
     let engine = Engine::builder_shared(store).limits(limits(settings));
     let observer = Arc::new(CountBackground);
-    Ok(engine.worker_observer(observer.clone()).not_stored_observer(observer).build())
+    let engine = engine.worker_observer(observer.clone()).not_stored_observer(observer).build();
+    Ok((engine, backups))
+}
+
+/// The store in a directory.
+pub(crate) fn embedded(path: &Path, bounds: Bounds) -> anyhow::Result<EmbeddedStore> {
+    EmbeddedStore::builder(path)
+        .cache_bytes(CACHE_BYTES)
+        .hot_bytes(HOT_BYTES)
+        .bounds(bounds)
+        .open()
+        .with_context(|| format!("cannot open the store in {}", path.display()))
 }
 
 fn limits(settings: &Settings) -> EngineLimits {
@@ -52,15 +73,7 @@ fn limits(settings: &Settings) -> EngineLimits {
 async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<SharedStore> {
     Ok(match url {
         StoreUrl::Memory => Arc::new(metered(MemoryStore::new(SystemClock::new()))),
-        StoreUrl::File(path) => {
-            let store = EmbeddedStore::builder(path)
-                .cache_bytes(CACHE_BYTES)
-                .hot_bytes(HOT_BYTES)
-                .bounds(bounds(settings.embedded))
-                .open()
-                .with_context(|| format!("cannot open the store in {}", path.display()))?;
-            Arc::new(metered(store))
-        }
+        StoreUrl::File(path) => Arc::new(metered(embedded(path, bounds(settings.embedded))?)),
         StoreUrl::Redis(url) => near(remote(redis(url, settings).await?, settings), settings),
         StoreUrl::Postgres(url) => near(remote(postgres(url, settings).await?, settings), settings),
         StoreUrl::Tiered { redis, postgres: primary } => {

@@ -61,7 +61,7 @@ impl Known {
 }
 
 /// The checksum of a whole file, as the engine makes it.
-pub(super) fn whole_sum(path: &Path) -> io::Result<u128> {
+pub(crate) fn whole_sum(path: &Path) -> io::Result<u128> {
     let mut file = File::open(path)?;
     let mut hasher = Xxh3::new();
     let mut buffer = vec![0; 1024 * 1024];
@@ -75,7 +75,7 @@ pub(super) fn whole_sum(path: &Path) -> io::Result<u128> {
 }
 
 /// The keyspaces in the engine's folder, by their numbers.
-pub(super) fn keyspaces(engine: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(crate) fn keyspaces(engine: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(engine.join(KEYSPACES))? {
         let entry = entry?;
@@ -90,7 +90,7 @@ pub(super) fn keyspaces(engine: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 
 impl Manifest {
     /// The list, if there is one that can be believed.
-    pub(super) fn read(directory: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn read(directory: &Path) -> io::Result<Option<Self>> {
         match std::fs::read(directory.join(FILE)) {
             Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(Self::parse)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -98,8 +98,18 @@ impl Manifest {
         }
     }
 
+    /// The list of the engine's files, of which nothing is known.
+    pub(crate) fn of(engine: &Path) -> io::Result<Self> {
+        Self::now(engine, &Self::default())
+    }
+
+    /// The engine's checksum of a whole file, by its name below the engine's folder.
+    pub(crate) fn sum_of(&self, name: &Path) -> Option<u128> {
+        self.files.get(name).map(|known| known.sum)
+    }
+
     /// Writes the list; a crash leaves the one before or this one.
-    fn write(&self, directory: &Path) -> io::Result<()> {
+    pub(crate) fn write(&self, directory: &Path) -> io::Result<()> {
         let new = directory.join(NEW);
         let mut file = create_private(&new)?;
         file.write_all(self.to_text().as_bytes())?;

@@ -17,5 +17,7 @@ mod trial;
 mod verify;
 mod version;
 
-pub(crate) use manifest::{Manifest, ManifestWriter};
-pub(crate) use verify::{Found, inspect, tidy};
+pub(crate) use manifest::{Manifest, ManifestWriter, keyspaces, whole_sum};
+pub(crate) use trial::{Tried, copy_file, try_in};
+pub(crate) use verify::{BACKUP_LIST, Found, RESTORING, complete, inspect, summed, tidy};
+pub(crate) use version::{CURRENT, pointed_to};

@@ -23,15 +23,17 @@ const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 /// How much is copied at once. The engine makes journals larger than what is in them: parts
 /// without anything are not written.
 const COPIED_BYTES: usize = 256 * 1024;
+/// What is said of an engine that panicked.
+const PANICKED: &str = "the storage engine panicked";
 
 /// What the engine would find.
-pub(super) struct Tried {
-    pub(super) log: Recovered,
+pub(crate) struct Tried {
+    pub(crate) log: Recovered,
     /// How far the keyspaces are that share a journal with the log: not as far as it means that
     /// the journal is damaged. Nothing in stores of earlier releases.
-    pub(super) marks: [Option<u64>; 2],
+    pub(crate) marks: [Option<u64>; 2],
     /// What had to be cut off first.
-    pub(super) torn: Option<TornEnd>,
+    pub(crate) torn: Option<TornEnd>,
 }
 
 /// Opens a copy of the engine's folder.
@@ -41,7 +43,20 @@ pub(super) struct Tried {
 /// What the engine said, or that it panicked.
 pub(super) fn open(directory: &Path, engine: &Path) -> io::Result<Result<Tried, String>> {
     let _ = remove(directory);
-    let folder = Removed(directory.join(TRIAL));
+    try_in(directory.join(TRIAL), engine, |_, tried| Ok(tried))
+}
+
+/// Opens a copy of the engine's folder at a place, and lets `look` at it. The copy is removed.
+///
+/// # Errors
+///
+/// If there is no copy; inside, what the engine or `look` said, or that the engine panicked.
+pub(crate) fn try_in<T>(
+    place: PathBuf,
+    engine: &Path,
+    look: impl FnOnce(&Disk, Tried) -> Result<T, String>,
+) -> io::Result<Result<T, String>> {
+    let folder = Removed(place);
     create_folder(&folder.0)?;
     copy(&engine.canonicalize()?, &folder.0)?;
     // Its lock is empty, and made anew where it is lost.
@@ -49,16 +64,20 @@ pub(super) fn open(directory: &Path, engine: &Path) -> io::Result<Result<Tried, 
     // The engine asserts more than it checks.
     let try_once = || {
         let tried = catch_unwind(AssertUnwindSafe(|| try_open(&folder.0)));
-        tried.unwrap_or_else(|_| Err(Refused::Other("the storage engine panicked".into())))
+        tried.unwrap_or_else(|_| Err(Refused::Other(PANICKED.into())))
     };
     let mut tried = try_once();
     if let Err(Refused::Journal(_)) = tried
         && let Some(torn) = TornEnd::find(&folder.0)?
     {
         torn.cut_off(&folder.0)?;
-        tried = try_once().map(|tried| Tried { torn: Some(torn), ..tried });
+        tried = try_once().map(|(disk, tried)| (disk, Tried { torn: Some(torn), ..tried }));
     }
-    Ok(tried.map_err(|(Refused::Journal(why) | Refused::Other(why))| why))
+    let tried = tried.map_err(|(Refused::Journal(why) | Refused::Other(why))| why);
+    Ok(tried.and_then(|(disk, tried)| {
+        let looked = catch_unwind(AssertUnwindSafe(move || look(&disk, tried)));
+        looked.unwrap_or_else(|_| Err(PANICKED.into()))
+    }))
 }
 
 /// What the engine said.
@@ -73,7 +92,7 @@ pub(super) fn remove(directory: &Path) -> io::Result<()> {
     std::fs::remove_dir_all(directory.join(TRIAL))
 }
 
-fn try_open(folder: &Path) -> Result<Tried, Refused> {
+fn try_open(folder: &Path) -> Result<(Disk, Tried), Refused> {
     let disk = Disk::open_copy(folder, CACHE_BYTES).map_err(|gone| match gone {
         Gone::Keyspace(name) => Refused::Other(format!("the keyspace `{name}` is gone")),
         Gone::Journal(error) => Refused::Journal(error.to_string()),
@@ -82,7 +101,7 @@ fn try_open(folder: &Path) -> Result<Tried, Refused> {
     let other = |error: StoreError| Refused::Other(error.to_string());
     let log = journal::recover(disk.log()).map_err(other)?;
     let marks = disk.marks().map_err(other)?;
-    Ok(Tried { log, marks, torn: None })
+    Ok((disk, Tried { log, marks, torn: None }))
 }
 
 /// Takes the folder away, however the trial ended.
@@ -116,7 +135,8 @@ pub(super) fn is_immutable(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == "tables" || name == "blobs")
 }
 
-fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+/// Copies a file; parts without anything stay so.
+pub(crate) fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let (mut from, mut to) = (File::open(from)?, create_private(to)?);
     let mut buffer = vec![0; COPIED_BYTES];
     let mut bytes = 0;

@@ -1,7 +1,7 @@
 //! Compares what is in the directory with what must be.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use justonce_core::{StoreError, StoreErrorKind};
 
@@ -19,6 +19,11 @@ const ENGINE_VERSION: [u8; 4] = *b"FJL\x03";
 
 /// The engine's journals.
 const JOURNALS: &str = "*.jnl";
+
+/// The marker of a restore, from its beginning to its end.
+pub(crate) const RESTORING: &str = "restoring";
+/// The list of a backup, in its directory.
+pub(crate) const BACKUP_LIST: &str = "backup";
 
 /// What is in a directory.
 #[derive(Debug)]
@@ -42,6 +47,14 @@ pub(crate) fn inspect(directory: &Path, engine: &Path, mark: u64) -> Result<Foun
     let log = wal::bytes(directory).map_err(io)?;
     let is_new = manifest.is_none() && mark == 0 && log == 0;
     if !engine.try_exists().map_err(io)? {
+        if directory.join(RESTORING).try_exists().map_err(io)? {
+            let what = "a restore into this directory was cut short: repeat it";
+            return Err(OpenError::engine(directory, what));
+        }
+        if directory.join(BACKUP_LIST).try_exists().map_err(io)? {
+            let what = "it is a backup: make a store of it with `justonce store restore`";
+            return Err(OpenError::engine(directory, what));
+        }
         return if is_new { Ok(Found::Nothing) } else { Err(missing(engine)) };
     }
     match whole(directory, engine, mark, manifest.as_ref()) {
@@ -139,6 +152,11 @@ fn files(engine: &Path, manifest: Option<&Manifest>) -> Result<Manifest, OpenErr
     Ok(known)
 }
 
+/// The tables and blob files of a keyspace, each with the engine's checksum of it.
+pub(crate) fn summed(keyspace: &Path) -> Result<Vec<(PathBuf, u128)>, OpenError> {
+    Version::of(keyspace).map(|version| version.files).map_err(unread)
+}
+
 /// Compares a table or blob file with what is known of it, or else with the engine's checksum.
 fn compare(path: &Path, sum: u128, known: Option<&Known>) -> Result<Known, OpenError> {
     let io = |error: io::Error| match error.kind() {
@@ -155,7 +173,7 @@ fn compare(path: &Path, sum: u128, known: Option<&Known>) -> Result<Known, OpenE
 
 /// Whether the engine and the write-ahead log together have all that was acknowledged. Returns what
 /// must be cut off for that.
-fn complete(
+pub(crate) fn complete(
     directory: &Path,
     engine: &Path,
     mark: u64,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// The file that names the version of a keyspace that counts.
-pub(super) const CURRENT: &str = "current";
+pub(crate) const CURRENT: &str = "current";
 /// Number, checksum, and the kind of the checksum.
 const CURRENT_BYTES: usize = 8 + 16 + 1;
 /// The end of a version file: magic, two tags, checksum, position and length of the contents.
@@ -26,7 +26,7 @@ pub(super) struct Version {
 
 /// Why the version of a keyspace cannot be read.
 #[derive(Debug)]
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     /// This file is not there.
     Missing(PathBuf),
     /// This file does not hold what it must.
@@ -63,6 +63,12 @@ impl Version {
         });
         Ok(Self { number, files: files.collect() })
     }
+}
+
+/// The name of the version file that counts, and the files that it lists.
+pub(crate) fn pointed_to(keyspace: &Path) -> Result<(String, Vec<PathBuf>), ReadError> {
+    let Version { number, files } = Version::of(keyspace)?;
+    Ok((format!("v{number}"), files.into_iter().map(|(path, _)| path).collect()))
 }
 
 fn pointed_at(bytes: &[u8]) -> Option<(u64, u128)> {

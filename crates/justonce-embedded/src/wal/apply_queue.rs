@@ -16,6 +16,8 @@ pub(crate) struct ApplyQueue {
     work: Condvar,
     /// Wakes the log.
     moved: Condvar,
+    /// Held while a batch is applied, and while nothing must be.
+    gate: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ struct Inner {
     durable: u64,
     /// Up to this batch it should be.
     wanted: u64,
+    /// The last batch that the applier has taken.
+    applying: u64,
     closed: bool,
     failed: Option<Arc<str>>,
 }
@@ -59,6 +63,27 @@ impl ApplyQueue {
     pub(crate) fn want(&self, number: u64) {
         self.inner().wanted = number;
         self.work.notify_one();
+    }
+
+    /// Waits until everything that was handed over is durable in the engine.
+    ///
+    /// # Errors
+    ///
+    /// If it never will be.
+    pub(crate) fn flush(&self) -> Result<(), Arc<str>> {
+        let last = {
+            let mut inner = self.inner();
+            let last = inner.batches.last().map_or(inner.applying, |batch| batch.number);
+            inner.wanted = inner.wanted.max(last);
+            last
+        };
+        self.work.notify_one();
+        self.wait_for(last)
+    }
+
+    /// While this is held, nothing is applied: the applier takes it for each of its batches.
+    pub(crate) fn pause(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last batch that is durable in the engine.
@@ -102,6 +127,7 @@ impl ApplyQueue {
         }
         inner.writes = 0;
         let batches = std::mem::take(&mut inner.batches);
+        inner.applying = batches.last().map_or(inner.applying, |batch| batch.number);
         (!batches.is_empty()).then_some(batches)
     }
 

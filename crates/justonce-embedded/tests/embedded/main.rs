@@ -9,6 +9,7 @@
     reason = "all of this is a test, also the functions that are not marked as one"
 )]
 
+mod backup;
 mod clock_floor;
 mod conformance;
 mod crash;

@@ -1,6 +1,7 @@
 //! The admin API, on an address of its own: health, metrics, records and sagas for operators, and
 //! callbacks of the service behind the gateway. Its types are in `justonce-admin-api`.
 
+mod backup;
 mod callback;
 mod health;
 mod keys;

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use justonce::embedded::backup::BackupError;
 use justonce::http::{Problem, ProblemCode};
 use justonce::saga::SagaState;
 use justonce::{Entropy, Lost, StateName, StoreError};
@@ -65,6 +66,17 @@ impl Refusal {
             }
         };
         Self(problem.with("state", json!(state)))
+    }
+}
+
+impl From<BackupError> for Refusal {
+    fn from(error: BackupError) -> Self {
+        tracing::warn!(target: "justonce::store", %error, "no backup was made");
+        let code = match error {
+            BackupError::Busy => ProblemCode::InFlight,
+            _ => ProblemCode::StoreUnavailable,
+        };
+        Self(Problem::new(code, format!("No backup was made: {error}.")))
     }
 }
 

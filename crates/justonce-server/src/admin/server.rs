@@ -9,6 +9,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use http::{HeaderMap, Uri};
+use justonce::embedded::backup::Backups;
 use justonce::{Clock, Engine, SystemClock, Timestamp};
 use justonce_admin_api::{Removal, Resolution};
 use justonce_proxy::{Listener, ListenerSettings};
@@ -16,7 +17,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::token::{Token, demand};
-use super::{callback, health, keys, metrics, origin, problem, sagas};
+use super::{backup, callback, health, keys, metrics, origin, problem, sagas};
 use crate::config::Secret;
 
 /// The longest body of a request: an outcome of the largest size as Base64, and what goes with it.
@@ -27,6 +28,8 @@ pub(crate) struct AdminState {
     pub(crate) engine: Engine,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) stopping: CancellationToken,
+    /// What makes backups of the store; nothing if it is not the embedded one.
+    pub(crate) backups: Option<Backups>,
     token: Token,
     /// When the gateway started.
     pub(crate) started: Timestamp,
@@ -86,6 +89,7 @@ impl Admin {
         engine: Engine,
         metrics: PrometheusHandle,
         stopping: CancellationToken,
+        backups: Option<Backups>,
     ) -> anyhow::Result<Self> {
         anyhow::ensure!(
             to.address.ip().is_loopback() || to.token.is_some(),
@@ -101,7 +105,7 @@ impl Admin {
         };
         let token = tokens.operators.clone();
         let started = SystemClock::new().now();
-        let state = Arc::new(AdminState { engine, metrics, stopping, token, started });
+        let state = Arc::new(AdminState { engine, metrics, stopping, backups, token, started });
         let router = router(&tokens).with_state(state);
         Ok(Self { listener, router, tokens })
     }
@@ -139,7 +143,8 @@ fn router(tokens: &AdminTokens) -> Router<Arc<AdminState>> {
         .route("/keys/{id}", get(keys::show))
         .route("/sagas", get(sagas::list))
         .route("/sagas/{id}", get(sagas::show))
-        .route("/sagas/{id}/retry", post(sagas::retry));
+        .route("/sagas/{id}/retry", post(sagas::retry))
+        .route("/store/backup", post(backup::backup));
     for how in Resolution::ALL {
         operators = operators.route(&format!("/keys/{{id}}/{}", how.as_str()), resolve(how));
     }

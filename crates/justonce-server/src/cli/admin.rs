@@ -21,12 +21,16 @@ const MISUSED: u8 = 2;
 pub(super) struct AdminCommand<C: Subcommand> {
     #[command(flatten)]
     at: AdminOptions,
+    /// Print JSON, as the admin API gives it
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: C,
 }
 
+/// Where the admin API is.
 #[derive(Debug, Args)]
-struct AdminOptions {
+pub(super) struct AdminOptions {
     /// The gateway's admin address, as its setting `admin`: an address and a port, with or without
     /// `http://`
     #[arg(
@@ -49,9 +53,6 @@ struct AdminOptions {
     /// A file that holds the admin token, instead
     #[arg(long, global = true, env = "JUSTONCE_ADMIN_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Print JSON, as the admin API gives it
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 /// What to show.
@@ -84,7 +85,7 @@ impl<C: Subcommand> AdminCommand<C> {
         self,
         run: impl AsyncFnOnce(&Session, C) -> anyhow::Result<()>,
     ) -> anyhow::Result<ExitCode> {
-        let session = Session { client: self.at.client()?, json: self.at.json };
+        let session = Session { client: self.at.client()?, json: self.json };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         match runtime.block_on(run(&session, self.command)) {
             Ok(()) => Ok(ExitCode::SUCCESS),
@@ -94,7 +95,8 @@ impl<C: Subcommand> AdminCommand<C> {
 }
 
 impl AdminOptions {
-    fn client(&self) -> anyhow::Result<Client> {
+    /// A client of the admin API.
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
         let client = Client::new(&self.admin)?;
         Ok(match (&self.token, &self.token_file) {
             (Some(token), _) => client.token(token.trim()),
@@ -130,7 +132,7 @@ impl Session {
 }
 
 /// Says what to do about an error. A refusal has an exit code of its own.
-fn explain(error: ClientError) -> anyhow::Result<ExitCode> {
+pub(super) fn explain(error: ClientError) -> anyhow::Result<ExitCode> {
     match error {
         ClientError::Refused(status, problem) => {
             eprintln!("justonce: {}: {}", problem.code, problem.detail);

@@ -10,6 +10,7 @@ use super::check::{self, CheckOptions};
 use super::keys::KeysCommand;
 use super::migrate::{self, MigrateOptions};
 use super::sagas::SagasCommand;
+use super::store::{self, StoreCommand};
 use super::{keys, sagas};
 use crate::config::Flags;
 use crate::serve;
@@ -32,6 +33,9 @@ enum Command {
     Keys(AdminCommand<KeysCommand>),
     /// List and show sagas, and make stuck ones due again
     Sagas(AdminCommand<SagasCommand>),
+    /// Back up, check and restore the embedded store
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Make or change the tables of a PostgreSQL store
     Migrate(MigrateOptions),
     /// Show it at work: a gateway, a toy payments API and a client that loses, repeats and gives up
@@ -46,6 +50,7 @@ pub fn run() -> ExitCode {
         Command::Check(options) => check::run(&options),
         Command::Keys(command) => command.run(keys::run),
         Command::Sagas(command) => command.run(sagas::run),
+        Command::Store(command) => store::run(command),
         Command::Migrate(options) => migrate::run(&options),
         Command::Demo(options) => justonce_demo::run(options),
     };

@@ -4,8 +4,10 @@ mod admin;
 mod check;
 mod commands;
 mod keys;
+mod meter;
 mod migrate;
 mod print;
 mod sagas;
+mod store;
 
 pub use commands::run;

@@ -1,5 +1,6 @@
 //! A store with something of everything in it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -91,7 +92,8 @@ impl Filled {
             let value = store.row(row).await.unwrap();
             assert_eq!(value.as_deref(), Some(&b"taken"[..]), "{row:?} lost: {what}");
         }
-        let mut found = Vec::new();
+        // A lease may lapse between the two lists.
+        let mut found = BTreeSet::new();
         for state in [StateName::InProgress, StateName::Unknown] {
             let query = ListQuery { state: Some(state), limit: 1000, ..ListQuery::default() };
             found.extend(store.list(&query).await.unwrap().records.iter().map(|one| one.id));

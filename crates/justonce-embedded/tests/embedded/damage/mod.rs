@@ -1,5 +1,5 @@
 //! Every file of a store is damaged in turn.
 
-mod directory;
+pub(crate) mod directory;
 mod every_file;
-mod filled;
+pub(crate) mod filled;

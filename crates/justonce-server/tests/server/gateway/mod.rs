@@ -2,6 +2,7 @@
 
 mod admin;
 mod answers;
+mod backup;
 mod breaker;
 mod check;
 mod completer;

@@ -1,0 +1,272 @@
+//! The receiving end of a backup: the stream becomes a directory.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::archive::{FILE, HEAD_BYTES, MAGIC, START_BYTES, THE_LIST};
+use super::error::BackupError;
+use super::list::{LIST, List, Listed, is_name};
+use super::progress::Progress;
+use super::take::BackupReport;
+use crate::files::{create_folder, create_private, is_unused, sync_directory};
+
+/// The list while it is written.
+const NEW_LIST: &str = "backup.new";
+/// The longest list: some hundred thousand files.
+const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Writes a backup into a directory, as its stream arrives: everything that is written to it.
+///
+/// The directory must be empty, or not exist. One that is dropped before it is
+/// [finished](Unpacker::finish) removes what it has written.
+#[derive(Debug)]
+pub struct Unpacker {
+    directory: PathBuf,
+    /// Whether the directory itself goes, if the backup does not come to its end.
+    made: bool,
+    part: Part,
+    received: Vec<Listed>,
+    progress: Progress,
+    list: Option<List>,
+    finished: bool,
+}
+
+/// What the next bytes belong to.
+#[derive(Debug)]
+enum Part {
+    Start(Vec<u8>),
+    Head(Vec<u8>),
+    File(Receiving),
+    List { bytes: u64, text: Vec<u8> },
+    End,
+}
+
+struct Receiving {
+    name: String,
+    bytes: u64,
+    left: u64,
+    file: File,
+    sum: Box<Xxh3>,
+}
+
+impl std::fmt::Debug for Receiving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiving").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Unpacker {
+    /// Begins a backup in a directory.
+    ///
+    /// # Errors
+    ///
+    /// If it is not empty, or cannot be made.
+    pub fn new(directory: impl AsRef<Path>) -> Result<Self, BackupError> {
+        let directory = directory.as_ref().to_owned();
+        let io = |error| BackupError::io("cannot use", &directory, error);
+        let made = !directory.try_exists().map_err(io)?;
+        if !made && !is_unused(&directory).map_err(io)? {
+            return Err(BackupError::Occupied { directory, what: "something" });
+        }
+        create_folder(&directory).map_err(io)?;
+        Ok(Self {
+            directory,
+            made,
+            part: Part::Start(Vec::new()),
+            received: Vec::new(),
+            progress: Progress::default(),
+            list: None,
+            finished: false,
+        })
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub const fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Ends the backup: from here on it is one.
+    ///
+    /// # Errors
+    ///
+    /// If the stream was not whole, or the disk is full. Then nothing remains.
+    pub fn finish(mut self) -> Result<BackupReport, BackupError> {
+        let Some(list) = self.list.take() else {
+            let what = "it broke off before its end";
+            return Err(BackupError::not_a_backup(&self.directory, what));
+        };
+        self.seal(&list)
+            .map_err(|error| BackupError::io("cannot write", &self.directory, error))?;
+        self.finished = true;
+        Ok(BackupReport::of(&list))
+    }
+
+    fn seal(&self, list: &List) -> io::Result<()> {
+        let mut folders: Vec<PathBuf> = list
+            .files
+            .iter()
+            .flat_map(|file| Path::new(&file.name).ancestors().skip(1))
+            .map(|folder| self.directory.join(folder))
+            .collect();
+        folders.sort_unstable();
+        folders.dedup();
+        folders.iter().try_for_each(|folder| sync_directory(folder))?;
+        let new = self.directory.join(NEW_LIST);
+        let mut file = create_private(&new)?;
+        file.write_all(list.to_text().as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, self.directory.join(LIST))?;
+        sync_directory(&self.directory)?;
+        match self.directory.canonicalize()?.parent() {
+            Some(parent) => sync_directory(parent),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the next bytes; returns those that are left.
+    fn take<'b>(&mut self, bytes: &'b [u8]) -> io::Result<&'b [u8]> {
+        match &mut self.part {
+            Part::Start(start) => {
+                let Some(rest) = fill(start, START_BYTES, bytes) else { return Ok(&[]) };
+                let (magic, total) = start.split_first_chunk::<8>().ok_or_else(foreign)?;
+                if *magic != MAGIC {
+                    return Err(foreign());
+                }
+                let total = <[u8; 8]>::try_from(total).map_err(|_| foreign())?;
+                self.progress.total = u64::from_le_bytes(total);
+                self.part = Part::Head(Vec::new());
+                Ok(rest)
+            }
+            Part::Head(head) => {
+                let Some(rest) = fill(head, HEAD_BYTES, bytes) else { return Ok(&[]) };
+                let (kind, name, length) = numbers(head).ok_or_else(foreign)?;
+                let Some(rest) = fill(head, HEAD_BYTES + name, rest) else { return Ok(&[]) };
+                let name = head.get(HEAD_BYTES..).map(<[u8]>::to_vec).unwrap_or_default();
+                let name = String::from_utf8(name).map_err(|_| foreign())?;
+                self.part = self.begin(kind, name, length)?;
+                self.end_if_empty()?;
+                Ok(rest)
+            }
+            Part::File(receiving) => {
+                let most = usize::try_from(receiving.left).unwrap_or(usize::MAX);
+                let (now, rest) = bytes.split_at(most.min(bytes.len()));
+                receiving.file.write_all(now)?;
+                receiving.sum.update(now);
+                receiving.left -= now.len() as u64;
+                self.progress.done += now.len() as u64;
+                self.end_if_empty()?;
+                Ok(rest)
+            }
+            Part::List { bytes: length, text } => {
+                let length = usize::try_from(*length).unwrap_or(usize::MAX);
+                let Some(rest) = fill(text, length, bytes) else { return Ok(&[]) };
+                let list = List::parse(text).map_err(io::Error::other)?;
+                if list.files != self.received {
+                    return Err(io::Error::other("what arrived is not what was sent"));
+                }
+                self.list = Some(list);
+                self.part = Part::End;
+                Ok(rest)
+            }
+            Part::End => Err(foreign()),
+        }
+    }
+
+    fn begin(&self, kind: u8, name: String, bytes: u64) -> io::Result<Part> {
+        match kind {
+            FILE if is_name(&name) => {
+                let path = self.directory.join(&name);
+                let mut folder = self.directory.clone();
+                for part in Path::new(&name).parent().into_iter().flat_map(Path::components) {
+                    folder.push(part);
+                    create_folder(&folder)?;
+                }
+                let file = create_private(&path)?;
+                let sum = Box::new(Xxh3::new());
+                Ok(Part::File(Receiving { name, bytes, left: bytes, file, sum }))
+            }
+            THE_LIST if name == LIST && bytes <= MAX_LIST_BYTES => {
+                Ok(Part::List { bytes, text: Vec::new() })
+            }
+            _ => Err(foreign()),
+        }
+    }
+
+    /// Ends a file of which everything has arrived.
+    fn end_if_empty(&mut self) -> io::Result<()> {
+        let Part::File(Receiving { left: 0, .. }) = &self.part else { return Ok(()) };
+        let Part::File(whole) = std::mem::replace(&mut self.part, Part::Head(Vec::new())) else {
+            return Ok(());
+        };
+        whole.file.sync_all()?;
+        let Receiving { name, bytes, sum, .. } = whole;
+        self.received.push(Listed { name, bytes, sum: sum.digest128() });
+        Ok(())
+    }
+
+    /// Removes what was written.
+    fn remove(&self) -> io::Result<()> {
+        if self.made {
+            return std::fs::remove_dir_all(&self.directory);
+        }
+        for entry in std::fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            let ours = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
+                [super::list::ENGINE, super::list::MANIFEST, LIST, NEW_LIST].contains(&name)
+            });
+            match ours {
+                true if path.is_dir() => std::fs::remove_dir_all(path)?,
+                true => std::fs::remove_file(path)?,
+                false => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Write for Unpacker {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            rest = self.take(rest)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Unpacker {
+    fn drop(&mut self) {
+        if !self.finished {
+            // It is no backup either way.
+            let _ = self.remove();
+        }
+    }
+}
+
+/// Fills a buffer up to a length; the bytes that are left once it is full.
+fn fill<'b>(buffer: &mut Vec<u8>, length: usize, bytes: &'b [u8]) -> Option<&'b [u8]> {
+    let missing = length.saturating_sub(buffer.len());
+    let (now, rest) = bytes.split_at(missing.min(bytes.len()));
+    buffer.extend_from_slice(now);
+    (buffer.len() >= length).then_some(rest)
+}
+
+/// The kind of a part, the length of its name and its own.
+fn numbers(head: &[u8]) -> Option<(u8, usize, u64)> {
+    let (kind, rest) = head.split_first()?;
+    let (name, rest) = rest.split_first_chunk::<2>()?;
+    let (length, _) = rest.split_first_chunk::<8>()?;
+    Some((*kind, usize::from(u16::from_le_bytes(*name)), u64::from_le_bytes(*length)))
+}
+
+fn foreign() -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, "this is not the stream of a backup")
+}
