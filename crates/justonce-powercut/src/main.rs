@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use justonce_powercut::check::Check;
 use justonce_powercut::history::History;
 use justonce_powercut::mutants::Dropped;
-use justonce_powercut::record::Run;
+use justonce_powercut::record::{Run, WorkerFailed};
 use justonce_powercut::run::{Options, Report, check, check_seed};
 use justonce_powercut::scratch;
 use justonce_powercut::workload::{self, End, Plan, Say};
@@ -91,7 +91,8 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::from(LOST),
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            let is_lost = error.downcast_ref::<WorkerFailed>().is_some();
+            if is_lost { ExitCode::from(LOST) } else { ExitCode::FAILURE }
         }
     }
 }
