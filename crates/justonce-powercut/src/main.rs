@@ -51,7 +51,7 @@ struct CheckOptions {
     /// Leave syncs out of the recordings, one kind after the other, and fail unless that is noticed
     #[arg(long)]
     dropped: bool,
-    /// End with the first state in which something was lost
+    /// End with the first state in which something was lost, and keep none
     #[arg(long)]
     until_failure: bool,
     /// Where states are written; in memory if there is room and no directory is named
@@ -141,7 +141,7 @@ fn run(options: &CheckOptions) -> Result<bool> {
             dropped: None,
             until_failure: options.until_failure,
             scratch: scratch.path(),
-            keep: Some(keep.path()),
+            keep: (!options.until_failure).then(|| keep.path()),
         };
         if options.dropped {
             let run = Run::record(&program, scratch.path(), seed)?;
@@ -154,7 +154,10 @@ fn run(options: &CheckOptions) -> Result<bool> {
         print!("seed {seed}: ");
         tell(&report);
         if !report.failures.is_empty() {
-            println!("something was lost with seed {seed}, kept: {}", keep.keep().display());
+            println!("something was lost with seed {seed}");
+            if !options.until_failure {
+                println!("kept: {}", keep.keep().display());
+            }
             return Ok(true);
         }
     }
