@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use justonce_powercut::check::Check;
 use justonce_powercut::history::History;
 use justonce_powercut::mutants::Dropped;
-use justonce_powercut::record::Run;
+use justonce_powercut::record::{Run, WorkerFailed};
 use justonce_powercut::run::{Options, Report, check, check_seed};
 use justonce_powercut::scratch;
 use justonce_powercut::workload::{self, End, Plan, Say};
@@ -51,7 +51,7 @@ struct CheckOptions {
     /// Leave syncs out of the recordings, one kind after the other, and fail unless that is noticed
     #[arg(long)]
     dropped: bool,
-    /// End with the first state in which something was lost
+    /// End with the first state in which something was lost, and keep none
     #[arg(long)]
     until_failure: bool,
     /// Where states are written; in memory if there is room and no directory is named
@@ -91,7 +91,8 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::from(LOST),
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            let is_lost = error.downcast_ref::<WorkerFailed>().is_some();
+            if is_lost { ExitCode::from(LOST) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -140,7 +141,7 @@ fn run(options: &CheckOptions) -> Result<bool> {
             dropped: None,
             until_failure: options.until_failure,
             scratch: scratch.path(),
-            keep: Some(keep.path()),
+            keep: (!options.until_failure).then(|| keep.path()),
         };
         if options.dropped {
             let run = Run::record(&program, scratch.path(), seed)?;
@@ -153,7 +154,10 @@ fn run(options: &CheckOptions) -> Result<bool> {
         print!("seed {seed}: ");
         tell(&report);
         if !report.failures.is_empty() {
-            println!("something was lost with seed {seed}, kept: {}", keep.keep().display());
+            println!("something was lost with seed {seed}");
+            if !options.until_failure {
+                println!("kept: {}", keep.keep().display());
+            }
             return Ok(true);
         }
     }

@@ -1,9 +1,10 @@
 //! Records what worker processes ask of the file system.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use crate::calls::{Call, Event, Recording};
 use crate::disk::Disk;
@@ -128,8 +129,21 @@ fn trace(program: &Path, root: &Path, plan: Plan, log: &Path) -> Result<()> {
     if output.status.success() || (was_killed && plan.end == End::Killed) {
         return Ok(());
     }
-    bail!("the worker failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr));
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(WorkerFailed(format!("the worker failed ({}): {complaint}", output.status)).into())
 }
+
+/// The store did not do what it must without any cut: perhaps it did not open after `kill -9`.
+#[derive(Debug)]
+pub struct WorkerFailed(String);
+
+impl fmt::Display for WorkerFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WorkerFailed {}
 
 /// Goes through a recording. Of calls that the end of the process cut short, what they did is
 /// looked up in what it left.
