@@ -11,6 +11,7 @@ mod markdown;
 mod needs;
 mod release;
 mod services;
+mod simulate;
 mod test;
 mod tidy;
 mod versions;
@@ -45,7 +46,7 @@ enum Command {
     /// They are installed beside the usual servers, into `justonce/versions` of the user's cache
     /// directory, or of `/var/cache` for root. Nothing else installs them: they are large.
     Versions(versions::Options),
-    /// Run everything CI runs: fmt, clippy, tidy, fuzz, docs and the README's test command
+    /// Run everything CI runs: fmt, clippy, tidy, fuzz, simulate, docs, the README's tests
     ///
     /// With CI set and CARGO_TARGET_DIR unset, the build is kept in `justonce/target` of the
     /// user's cache directory, so that the next run rebuilds only what changed.
@@ -60,6 +61,11 @@ enum Command {
     ///
     /// A crash fails the run, and its input is kept in `fuzz/crashes` of the target directory.
     Fuzz(fuzz::Options),
+    /// Run the engine, the layers and the stores in simulated time, and look for broken promises
+    ///
+    /// Every seed that ever failed comes first, then fresh ones. A failure prints its seed and a
+    /// short history; `--seed` runs it again.
+    Simulate(simulate::Options),
     /// Check that what is to be published can be: features, packages, dependencies
     ReleaseCheck(release::Options),
     /// Run a benchmark of the bench crate in release mode
@@ -74,6 +80,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(),
         Command::Tidy(options) => tidy::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Simulate(options) => simulate::run(&options),
         Command::ReleaseCheck(options) => release::run(&options),
         Command::Bench(options) => bench::run(&options),
     };

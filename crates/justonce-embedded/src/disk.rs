@@ -100,6 +100,14 @@ impl Disk {
         Self::with(builder(directory, cache_bytes).open()?)
     }
 
+    /// The same without anything that works in the background: nothing is ever put in order.
+    pub(crate) fn open_without_workers(
+        directory: &Path,
+        cache_bytes: u64,
+    ) -> Result<Self, fjall::Error> {
+        Self::with(builder(directory, cache_bytes).worker_threads_unchecked(0).open()?)
+    }
+
     /// Opens a copy, without anything that works in the background.
     pub(crate) fn open_copy(directory: &Path, cache_bytes: u64) -> Result<Self, Gone> {
         let database = builder(directory, cache_bytes).worker_threads_unchecked(0).open()?;

@@ -43,6 +43,8 @@ pub mod commit;
 mod commit_delay;
 mod directory_lock;
 mod disk;
+#[cfg(feature = "simulation")]
+mod driver;
 mod error;
 mod files;
 mod journal;
@@ -62,6 +64,8 @@ mod writer;
 
 pub use clock::SystemClock;
 pub use commit_delay::CommitDelay;
+#[cfg(feature = "simulation")]
+pub use driver::Driver;
 pub use error::OpenError;
 pub use open::{EmbeddedBuilder, EmbeddedStore};
 pub use row_writes::RowWrites;

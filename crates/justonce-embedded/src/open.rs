@@ -20,7 +20,7 @@ use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::files::{Modes, create_folder, private};
-use crate::journal::{self, Recovered};
+use crate::journal::{self, NAME_ALL_EVERY, Recovered};
 use crate::state::{Fences, Live, Row, State, Time, is_settled};
 use crate::step::Stepper;
 use crate::sweep::SweepPosition;
@@ -97,6 +97,18 @@ pub struct EmbeddedBuilder {
     clock: Option<Box<dyn Clock>>,
     delay: CommitDelay,
     reset_clock_floor: bool,
+    pub(crate) name_all_every: u64,
+    /// Whether the storage engine works in the background.
+    pub(crate) workers: bool,
+}
+
+/// A store whose threads have not been started.
+pub(crate) struct Prepared {
+    pub(crate) writer: Writer,
+    pub(crate) applier: Applier,
+    pub(crate) warnings: Vec<HealthWarning>,
+    pub(crate) directory: PathBuf,
+    pub(crate) lock: DirectoryLock,
 }
 
 impl EmbeddedStore {
@@ -118,6 +130,8 @@ impl EmbeddedStore {
             clock: None,
             delay: CommitDelay::adaptive(),
             reset_clock_floor: false,
+            name_all_every: NAME_ALL_EVERY,
+            workers: true,
         }
     }
 
@@ -183,7 +197,28 @@ impl EmbeddedBuilder {
     /// # Errors
     ///
     /// If another process owns the directory, it cannot be read or written, or it is damaged.
-    pub fn open(self) -> Result<EmbeddedStore, OpenError> {
+    pub fn open(mut self) -> Result<EmbeddedStore, OpenError> {
+        let Prepared { writer, applier, warnings, directory, lock } = self.prepare()?;
+        let io = |what| {
+            let directory = &directory;
+            move |error| OpenError::io(what, directory, error)
+        };
+        let state = Arc::clone(&applier.state);
+        let applier = Builder::new()
+            .name("justonce-apply".into())
+            .spawn(move || applier.run())
+            .map_err(io("cannot start the applier thread"))?;
+        let commits =
+            GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
+        for HealthWarning { name, message } in &warnings {
+            tracing::warn!(target: "justonce::store", name, "{message}");
+        }
+        let inner = Inner::new(state, commits, Some(applier), warnings, directory, lock);
+        Ok(EmbeddedStore(Arc::new(inner)))
+    }
+
+    /// Brings everything to where only its threads are missing.
+    pub(crate) fn prepare(&mut self) -> Result<Prepared, OpenError> {
         let directory = &self.directory;
         let io = |what| move |error| OpenError::io(what, directory, error);
         create_folder(directory).map_err(io("cannot create the directory"))?;
@@ -193,16 +228,18 @@ impl EmbeddedBuilder {
             || clock_floor::is_reset_requested(directory)
                 .map_err(io("cannot look into the directory"))?;
         let mut lock = DirectoryLock::acquire(directory)?;
-        let Opened { disk, manifest_writer, mark } = open_disk(directory, self.cache_bytes, modes)?;
+        let open = if self.workers { Disk::open } else { Disk::open_without_workers };
+        let open = |engine: &Path| open(engine, self.cache_bytes);
+        let Opened { disk, manifest_writer, mark } = open_disk(directory, open, modes)?;
         lock.sign().map_err(io("cannot write the lock file"))?;
         let watermark = Watermark::open(directory).map_err(io("cannot open the watermark"))?.0;
-        let log = catch_up(directory, &disk, mark)?;
+        let log = catch_up(directory, &disk, mark, self.name_all_every)?;
         let last = Heading {
             number: log.row.logged,
             now: log.row.now,
             fences_reserved: log.row.fences_reserved,
         };
-        let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
+        let clock = self.clock.take().unwrap_or_else(|| Box::new(SystemClock::new()));
         let time = time(directory, &disk, clock, log.row.now, reset)?;
         warnings.extend(clock_floor::warning(directory, time.ahead));
         let state = Arc::new(recovered(disk, time, &log, self.hot_bytes)?);
@@ -220,7 +257,8 @@ impl EmbeddedBuilder {
         clock_floor::clear_reset_request(directory)
             .map_err(io("cannot remove the file that asks for a reset"))?;
         let (number, done) = (log.number, log.row.done);
-        let applied = Applied { number, done, names_all_next: true };
+        let name_all_every = self.name_all_every;
+        let applied = Applied { number, done, names_all_next: true, name_all_every };
         let (state_of, apply_queue) = of();
         let applier = Applier {
             state: state_of,
@@ -228,26 +266,7 @@ impl EmbeddedBuilder {
             applied,
             manifest_writer: Some(manifest_writer),
         };
-        let applier = Builder::new()
-            .name("justonce-apply".into())
-            .spawn(move || applier.run())
-            .map_err(io("cannot start the applier thread"))?;
-        let commits =
-            GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
-        for HealthWarning { name, message } in &warnings {
-            tracing::warn!(target: "justonce::store", name, "{message}");
-        }
-        Ok(EmbeddedStore(Arc::new(Inner {
-            state,
-            commits,
-            sweep_position: Mutex::default(),
-            row_writer: Mutex::default(),
-            warnings,
-            applier: Mutex::new(Some(applier)),
-            directory: directory.clone(),
-            closed: RefreshOnClose(None),
-            _lock: lock,
-        })))
+        Ok(Prepared { writer, applier, warnings, directory: directory.clone(), lock })
     }
 }
 
@@ -260,7 +279,11 @@ struct Opened {
 }
 
 /// Opens the storage engine, after looking whether everything is there. Nothing is changed before.
-fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened, OpenError> {
+fn open_disk(
+    directory: &Path,
+    open: impl Fn(&Path) -> Result<Disk, fjall::Error>,
+    modes: Modes,
+) -> Result<Opened, OpenError> {
     let io = |what| move |error| OpenError::io(what, directory, error);
     let refused = |error: fjall::Error| OpenError::engine(directory, error);
     let (engine, made) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
@@ -280,7 +303,7 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
     };
     let lock = engine.join(ENGINE_LOCK);
     private().append(true).create(true).open(lock).map_err(io("cannot make the engine's lock"))?;
-    let disk = Disk::open(&engine, cache_bytes).map_err(refused)?;
+    let disk = open(&engine).map_err(refused)?;
     // The list says that there are marks, so they come before it.
     if disk.marks().map_err(OpenError::Damaged)?.contains(&None) {
         let log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
@@ -293,7 +316,12 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
 
 /// Brings what only the write-ahead log has into the storage engine: the log is written anew from
 /// here on.
-fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenError> {
+fn catch_up(
+    directory: &Path,
+    disk: &Disk,
+    mark: u64,
+    name_all_every: u64,
+) -> Result<Recovered, OpenError> {
     let mut log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
     let lost = |Gap { from, to }| OpenError::Damaged(journal::missing(from, to));
     let mut batches = wal::read(directory, log.row.logged)
@@ -301,7 +329,7 @@ fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenE
         .map_err(lost)?;
     if !batches.is_empty() {
         let (number, done) = (log.number, log.row.done);
-        let mut applied = Applied { number, done, names_all_next: false };
+        let mut applied = Applied { number, done, names_all_next: false, name_all_every };
         applied
             // A row that names all must not forget what earlier rows named.
             .write(disk, &mut batches, || log.unsettled.iter().copied().collect())
@@ -376,6 +404,27 @@ fn recovered(disk: Disk, time: Time, log: &Recovered, hot_bytes: u64) -> Result<
 }
 
 impl Inner {
+    pub(crate) fn new(
+        state: Arc<State>,
+        commits: GroupCommit<Write>,
+        applier: Option<JoinHandle<Option<ManifestWriter>>>,
+        warnings: Vec<HealthWarning>,
+        directory: PathBuf,
+        lock: DirectoryLock,
+    ) -> Self {
+        Self {
+            state,
+            commits,
+            sweep_position: Mutex::default(),
+            row_writer: Mutex::default(),
+            warnings,
+            applier: Mutex::new(applier),
+            directory,
+            closed: RefreshOnClose(None),
+            _lock: lock,
+        }
+    }
+
     pub(crate) fn stepper(&self) -> Stepper<'_> {
         Stepper { state: &self.state, commits: &self.commits }
     }

@@ -48,6 +48,7 @@ pub(crate) const TIERS: &[(&str, Tier)] = &[
     ("justonce-fuzz", Tier::Tools),
     ("justonce-model", Tier::Tools),
     ("justonce-orders", Tier::Tools),
+    ("justonce-simulation", Tier::Tools),
     ("justonce-testbed", Tier::Tools),
     ("xtask", Tier::Tools),
 ];

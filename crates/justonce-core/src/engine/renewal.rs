@@ -286,6 +286,7 @@ async fn renew_all(engine: Weak<Inner>, renewals: Arc<Renewals>) {
         }
         match next {
             Some(at) => tokio::select! {
+                biased;
                 () = tokio::time::sleep_until(at) => {}
                 () = renewals.changed.notified() => {}
             },

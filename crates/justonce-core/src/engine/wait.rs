@@ -66,6 +66,7 @@ impl Engine {
         match busy.why {
             BusyWhy::BackOff => time.await,
             BusyWhy::Running => tokio::select! {
+                biased;
                 settled = self.inner.store.settled(&id, busy.fence) => settled?,
                 () = time => {}
             },
