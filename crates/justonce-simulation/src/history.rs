@@ -217,6 +217,11 @@ impl Log {
         self.0.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
+    /// The calls of an operation, or of all, that are still under way: see [`open_calls`].
+    pub(crate) fn open_calls(&self, operation: Option<usize>) -> BTreeSet<usize> {
+        open_calls(&self.0.events.lock().unwrap_or_else(PoisonError::into_inner), operation)
+    }
+
     /// All events so far.
     pub(crate) fn events(&self) -> Vec<Event> {
         self.0.events.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -242,7 +247,7 @@ impl What {
 }
 
 /// The calls whose process lives and that nobody has answered yet, or whose handler still runs.
-pub(crate) fn open_calls(events: &[Event], operation: Option<usize>) -> BTreeSet<usize> {
+fn open_calls(events: &[Event], operation: Option<usize>) -> BTreeSet<usize> {
     let mut open: Vec<Subject> = Vec::new();
     let close = |open: &mut Vec<Subject>, of: &Subject| {
         if let Some(at) = open.iter().position(|other| other == of) {

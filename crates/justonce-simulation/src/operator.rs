@@ -7,7 +7,7 @@ use justonce_core::{
     Fence, Outcome, RecordId, Resolution, Resolve, Resolver, StateName, StoreResult, Why,
 };
 
-use crate::history::{Log, Obeyed, Order, OrderKind, What, open_calls};
+use crate::history::{Log, Obeyed, Order, OrderKind, What};
 use crate::plan::Wish;
 use crate::process::Life;
 
@@ -44,7 +44,7 @@ impl Operator {
     }
 
     fn nobody_calls(&self) -> bool {
-        open_calls(&self.log.events(), Some(self.operation)).is_empty()
+        self.log.open_calls(Some(self.operation)).is_empty()
     }
 
     /// Gives an order, and writes down what came of it.

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::base::Base;
 use crate::clock::JumpingClock;
 use crate::draw::Draw;
-use crate::history::{Event, Log, What, open_calls};
+use crate::history::{Event, Log, What};
 use crate::last_calls;
 use crate::network::Weather;
 use crate::operator::Operator;
@@ -189,7 +189,7 @@ impl Running {
 
     async fn all_answered(&self) {
         let until = Instant::now() + ALL_ANSWERED_WITHIN;
-        while let Some(call) = open_calls(&self.log.events(), None).into_iter().next() {
+        while let Some(call) = self.log.open_calls(None).into_iter().next() {
             if Instant::now() >= until {
                 let why = format!(
                     "call {call} was not answered within {ALL_ANSWERED_WITHIN:?} after all \
