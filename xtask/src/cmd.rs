@@ -94,6 +94,18 @@ impl Cmd {
         String::from_utf8(output.stdout).with_context(|| format!("`{self}` wrote invalid UTF-8"))
     }
 
+    /// Prints the command, runs it, and returns whether it succeeded and what it wrote; that is
+    /// shown too.
+    pub(crate) fn output(&self) -> Result<(bool, String)> {
+        eprintln!("$ {self}");
+        let mut command = self.command();
+        let output = command.stderr(Stdio::inherit()).output();
+        let output = output.with_context(|| self.cannot_start())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        print!("{text}");
+        Ok((output.status.success(), text))
+    }
+
     /// Whether the command exists and succeeds; it is run in silence.
     pub(crate) fn succeeds(&self) -> bool {
         let mut command = self.command();

@@ -12,6 +12,7 @@ mod needs;
 mod powercut;
 mod release;
 mod services;
+mod simulate;
 mod test;
 mod tidy;
 mod versions;
@@ -46,7 +47,7 @@ enum Command {
     /// They are installed beside the usual servers, into `justonce/versions` of the user's cache
     /// directory, or of `/var/cache` for root. Nothing else installs them: they are large.
     Versions(versions::Options),
-    /// Run everything CI runs: fmt, clippy, tidy, fuzz, toolchain, features, docs and the tests
+    /// Run everything CI runs: fmt, clippy, tidy, fuzz, simulate, toolchain, features, docs, tests
     ///
     /// With CI set and CARGO_TARGET_DIR unset, the build is kept in `justonce/target` of the
     /// user's cache directory, so that the next run rebuilds only what changed.
@@ -66,6 +67,11 @@ enum Command {
     /// 200 states are among the tests; here there may be more. With `--mutants` syncs are left out
     /// and sources changed, one after the other: each must be noticed.
     Powercut(powercut::Options),
+    /// Run the engine, the layers and the stores in simulated time, and look for broken promises
+    ///
+    /// Every seed that ever failed comes first, then fresh ones. A failure prints its seed and a
+    /// short history; `--seed` runs it again.
+    Simulate(simulate::Options),
     /// Check that what is to be published can be: toolchain, features, packages, licences
     ReleaseCheck(release::Options),
     /// Run a benchmark of the bench crate in release mode
@@ -81,6 +87,7 @@ fn main() -> ExitCode {
         Command::Tidy(options) => tidy::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Powercut(options) => powercut::run(&options),
+        Command::Simulate(options) => simulate::run(&options),
         Command::ReleaseCheck(options) => release::run(&options),
         Command::Bench(options) => bench::run(&options),
     };

@@ -11,7 +11,7 @@ use justonce_core::{RecordId, StateName, Timestamp};
 
 use crate::check::ManifestWriter;
 use crate::disk::{Disk, With};
-use crate::journal::{BatchRow, NAME_ALL_EVERY};
+use crate::journal::BatchRow;
 use crate::rows::RowName;
 use crate::state::{State, is_settled};
 use crate::wal::{ApplyQueue, WalBatch};
@@ -28,6 +28,8 @@ pub(crate) struct Applied {
     pub(crate) done: Stats,
     /// Whether the next row names all that is unsettled, as the first after opening does.
     pub(crate) names_all_next: bool,
+    /// Every how many batches a row does.
+    pub(crate) name_all_every: u64,
 }
 
 impl Applied {
@@ -41,7 +43,7 @@ impl Applied {
     ) -> Result<(), String> {
         let Some(last) = batches.last() else { return Ok(()) };
         let number = self.number + 1;
-        let names_all = self.names_all_next || number.is_multiple_of(NAME_ALL_EVERY);
+        let names_all = self.names_all_next || number.is_multiple_of(self.name_all_every);
         let mut row = BatchRow {
             now: last.now,
             fences_reserved: last.fences_reserved,
@@ -152,6 +154,16 @@ impl Applier {
         self.manifest_writer.take()
     }
 
+    /// Applies what was handed over by now.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn apply_queued(&mut self) {
+        let batches = self.apply_queue.take_now();
+        match self.apply(batches) {
+            Ok(()) => self.manifest_writer.iter_mut().for_each(ManifestWriter::batch_applied),
+            Err(error) => self.fail(&error),
+        }
+    }
+
     fn apply(&mut self, mut batches: Vec<WalBatch>) -> Result<(), String> {
         let state = &self.state;
         self.applied.write(&state.disk, &mut batches, || all_unsettled(state))?;
@@ -223,6 +235,7 @@ fn forget_applied(state: &State, write: &Write) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::NAME_ALL_EVERY;
     use crate::open::EmbeddedStore;
     use crate::wal::{Heading, Wal};
     use justonce_core::store::{ListQuery, Maintenance};
@@ -256,7 +269,8 @@ mod tests {
             {
                 let disk = Disk::open(&directory.path().join("records"), 1 << 20).unwrap();
                 let done = Stats::default();
-                let mut applied = Applied { number, done, names_all_next: false };
+                let mut applied =
+                    Applied { number, done, names_all_next: false, name_all_every: NAME_ALL_EVERY };
                 for logged in 1..=3 {
                     let (id, write) = held(&format!("held-{logged}"));
                     let known = ids.clone();
@@ -287,7 +301,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(directory.path()).unwrap();
         let (state, apply_queue) = (Arc::clone(&store.0.state), Arc::new(ApplyQueue::default()));
-        let applied = Applied { number: 0, done: Stats::default(), names_all_next: false };
+        let applied = Applied {
+            number: 0,
+            done: Stats::default(),
+            names_all_next: false,
+            name_all_every: NAME_ALL_EVERY,
+        };
         let applier = Applier {
             state: Arc::clone(&state),
             apply_queue: Arc::clone(&apply_queue),

@@ -127,22 +127,21 @@ impl<T: Send + 'static> GroupCommit<T> {
     ///
     /// If the system gives no thread.
     pub fn start(sink: impl Sink<T>, delay: CommitDelay) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            queue: Mutex::new(Queue {
-                items: Vec::new(),
-                urgent: 0,
-                ticket: Ticket(Arc::default()),
-                wake_at: None,
-                closing: false,
-            }),
-            arrived: Condvar::new(),
-        });
+        let shared = Arc::new(Shared::new());
         let writer = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("justonce-commit".into()).spawn(move || {
                 WriterThread { shared: writer, sink, writing: None }.run(delay);
             })?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The queue without a thread: the writer's steps are taken by who has the writer.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn driven<S: Sink<T>>(sink: S) -> (Self, WriterThread<T, S>) {
+        let shared = Arc::new(Shared::new());
+        let writer = WriterThread { shared: Arc::clone(&shared), sink, writing: None };
+        (Self { shared, thread: Mutex::default() }, writer)
     }
 
     /// Adds an item to the batch that is gathering. Items are committed in the order in which
@@ -218,6 +217,19 @@ impl<T> fmt::Debug for GroupCommit<T> {
 }
 
 impl<T> Shared<T> {
+    fn new() -> Self {
+        Self {
+            queue: Mutex::new(Queue {
+                items: Vec::new(),
+                urgent: 0,
+                ticket: Ticket(Arc::default()),
+                wake_at: None,
+                closing: false,
+            }),
+            arrived: Condvar::new(),
+        }
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue<T>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,13 +252,18 @@ impl<T> Shared<T> {
         if let Some((enough, wait)) = worth {
             queue = self.gather(queue, enough, wait);
         }
+        Some(Self::take(&mut queue, worth.is_some()))
+    }
+
+    /// Everything that is in the queue.
+    fn take(queue: &mut Queue<T>, waited: bool) -> TakenBatch<T> {
         queue.wake_at = None;
         let urgent = mem::take(&mut queue.urgent);
         // The next batch will be about as large: its callers do not pay for growing it.
         let next = Vec::with_capacity(queue.items.len());
         let items = mem::replace(&mut queue.items, next);
         let ticket = mem::replace(&mut queue.ticket, Ticket(Arc::default()));
-        Some(TakenBatch { items, urgent, ticket, waited: worth.is_some() })
+        TakenBatch { items, urgent, ticket, waited }
     }
 
     /// Waits until enough urgent items have come or the time is over.
@@ -279,7 +296,7 @@ impl<T> Shared<T> {
 }
 
 /// The writer thread's work, so that a panic anywhere in it is noticed when it is dropped.
-struct WriterThread<T, S: Sink<T>> {
+pub(crate) struct WriterThread<T, S: Sink<T>> {
     shared: Arc<Shared<T>>,
     sink: S,
     /// The batch that is being written.
@@ -290,28 +307,44 @@ impl<T, S: Sink<T>> WriterThread<T, S> {
     fn run(mut self, mut delay: CommitDelay) {
         let mut last = now();
         while let Some(taken) = self.shared.next_batch(&delay) {
-            let TakenBatch { items: mut batch, urgent, ticket, waited } = taken;
-            self.writing = Some(ticket.clone());
-            let start = now();
-            match self.sink.commit(&mut batch) {
-                Ok(()) => {
-                    let end = now();
-                    if urgent > 0 {
-                        let sync = end.duration_since(start);
-                        delay.observe(urgent, waited, sync, end.duration_since(last));
-                    }
-                    last = end;
-                    ticket.complete(Ok(()));
-                    self.sink.committed(batch);
-                }
-                Err(message) => {
-                    let error: Arc<str> = Arc::from(message);
-                    self.shared.fail(&error);
-                    ticket.complete(Err(error));
-                    return;
-                }
+            let (urgent, waited, start) = (taken.urgent, taken.waited, now());
+            let Some(end) = self.write(taken) else { return };
+            if urgent > 0 {
+                let sync = end.duration_since(start);
+                delay.observe(urgent, waited, sync, end.duration_since(last));
+            }
+            last = end;
+        }
+    }
+
+    /// Writes a batch and completes its ticket. When it was on disk; nothing after an error.
+    fn write(&mut self, taken: TakenBatch<T>) -> Option<Instant> {
+        let TakenBatch { items: mut batch, ticket, .. } = taken;
+        self.writing = Some(ticket.clone());
+        match self.sink.commit(&mut batch) {
+            Ok(()) => {
+                let end = now();
+                ticket.complete(Ok(()));
+                self.sink.committed(batch);
+                Some(end)
+            }
+            Err(message) => {
+                let error: Arc<str> = Arc::from(message);
+                self.shared.fail(&error);
+                ticket.complete(Err(error));
+                None
             }
         }
+    }
+
+    /// Writes what is in the queue, without waiting for more. Whether there was anything.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn write_queued(&mut self) -> bool {
+        let taken = {
+            let mut queue = self.shared.queue();
+            (!queue.items.is_empty()).then(|| Shared::take(&mut queue, false))
+        };
+        taken.is_some_and(|taken| self.write(taken).is_some())
     }
 }
 

@@ -110,8 +110,19 @@ impl Disk {
     }
 
     pub(crate) fn open(directory: &Path, cache_bytes: u64) -> Result<Self, fjall::Error> {
+        Self::built(directory, builder(directory, cache_bytes))
+    }
+
+    /// The same without anything that works in the background: nothing is ever put in order.
+    pub(crate) fn open_without_workers(
+        directory: &Path,
+        cache_bytes: u64,
+    ) -> Result<Self, fjall::Error> {
+        Self::built(directory, builder(directory, cache_bytes).worker_threads_unchecked(0))
+    }
+
+    fn built(directory: &Path, builder: DatabaseBuilder<Database>) -> Result<Self, fjall::Error> {
         let blob_names = Arc::new(BlobNames::of(directory));
-        let builder = builder(directory, cache_bytes);
         let builder = builder.with_compaction_filter_factories(blob_names::synced_by(&blob_names));
         Self::with(builder.open()?, blob_names)
     }

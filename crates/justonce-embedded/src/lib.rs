@@ -48,6 +48,8 @@ pub mod commit;
 mod commit_delay;
 mod directory_lock;
 mod disk;
+#[cfg(feature = "simulation")]
+mod driver;
 mod error;
 mod files;
 mod journal;
@@ -57,6 +59,7 @@ mod maintenance;
 mod open;
 mod reads;
 mod records;
+mod recover;
 mod refresh;
 mod restored;
 mod row_writes;
@@ -74,6 +77,8 @@ mod writer;
 pub use bounds::Bounds;
 pub use clock::SystemClock;
 pub use commit_delay::CommitDelay;
+#[cfg(feature = "simulation")]
+pub use driver::Driver;
 pub use error::{CloseError, OpenError};
 pub use open::{EmbeddedBuilder, EmbeddedStore};
 pub use row_writes::RowWrites;

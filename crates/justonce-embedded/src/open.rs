@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
 
-use justonce_core::store::{HealthWarning, Stored};
-use justonce_core::{Clock, RecordId, StoreErrorKind, Timestamp};
+use justonce_core::Clock;
+use justonce_core::store::HealthWarning;
 
 use crate::applier::{Applied, Applier};
-use crate::bounds::{Bounds, unsettled_bytes};
+use crate::bounds::Bounds;
 use crate::check::{self, Found, Manifest, ManifestWriter};
 use crate::clock::SystemClock;
 use crate::clock_floor;
@@ -21,16 +20,15 @@ use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::{CloseError, OpenError};
 use crate::files::{Modes, create_durable_folder, frozen_folder, private};
-use crate::journal::{self, Recovered};
+use crate::journal::{self, NAME_ALL_EVERY};
+use crate::recover::{catch_up, losses, recovered, time};
 use crate::refresh::RefreshOnDrop;
-use crate::restored::{self, Losses};
-use crate::state::{Fences, Live, Row, State, Time, is_settled};
+use crate::state::State;
 use crate::step::Stepper;
 use crate::sweep::SweepPosition;
-use crate::unindexed::Candidates;
-use crate::wal::{self, ApplyQueue, Gap, Heading, Wal};
+use crate::wal::{self, ApplyQueue, Heading, Wal};
 use crate::watermark::Watermark;
-use crate::write::{DiskState, Write};
+use crate::write::Write;
 use crate::writer::Writer;
 
 /// The default size of the block cache, in bytes.
@@ -100,6 +98,25 @@ pub struct EmbeddedBuilder {
     delay: CommitDelay,
     reset_clock_floor: bool,
     accept_lost: bool,
+    pub(crate) name_all_every: u64,
+    /// Whether the storage engine works in the background.
+    pub(crate) workers: bool,
+}
+
+/// A store whose threads have not been started.
+pub(crate) struct Prepared {
+    pub(crate) writer: Writer,
+    pub(crate) applier: Applier,
+    pub(crate) warnings: Vec<HealthWarning>,
+    pub(crate) directory: PathBuf,
+    pub(crate) lock: DirectoryLock,
+}
+
+/// What works beside the callers of a store, and the queue between the two threads.
+pub(crate) struct Threads {
+    pub(crate) commits: GroupCommit<Write>,
+    pub(crate) apply_queue: Arc<ApplyQueue>,
+    pub(crate) applier: Option<JoinHandle<Option<ManifestWriter>>>,
 }
 
 impl EmbeddedStore {
@@ -123,6 +140,8 @@ impl EmbeddedStore {
             delay: CommitDelay::adaptive(),
             reset_clock_floor: false,
             accept_lost: false,
+            name_all_every: NAME_ALL_EVERY,
+            workers: true,
         }
     }
 
@@ -211,7 +230,29 @@ impl EmbeddedBuilder {
     /// # Errors
     ///
     /// If another process owns the directory, it cannot be read or written, or it is damaged.
-    pub fn open(self) -> Result<EmbeddedStore, OpenError> {
+    pub fn open(mut self) -> Result<EmbeddedStore, OpenError> {
+        let Prepared { writer, applier, warnings, directory, lock } = self.prepare()?;
+        let io = |what| {
+            let directory = &directory;
+            move |error| OpenError::io(what, directory, error)
+        };
+        let (state, apply_queue) = (Arc::clone(&applier.state), Arc::clone(&applier.apply_queue));
+        let applier = Builder::new()
+            .name("justonce-apply".into())
+            .spawn(move || applier.run())
+            .map_err(io("cannot start the applier thread"))?;
+        let commits =
+            GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
+        for HealthWarning { name, message } in &warnings {
+            tracing::warn!(target: "justonce::store", name, "{message}");
+        }
+        let threads = Threads { commits, apply_queue, applier: Some(applier) };
+        let inner = Inner::new(state, threads, warnings, directory, lock);
+        Ok(EmbeddedStore(Arc::new(inner)))
+    }
+
+    /// Brings everything to where only its threads are missing.
+    pub(crate) fn prepare(&mut self) -> Result<Prepared, OpenError> {
         let directory = &self.directory;
         let io = |what| move |error| OpenError::io(what, directory, error);
         create_durable_folder(directory).map_err(io("cannot create the directory"))?;
@@ -221,16 +262,18 @@ impl EmbeddedBuilder {
             || clock_floor::is_reset_requested(directory)
                 .map_err(io("cannot look into the directory"))?;
         let mut lock = DirectoryLock::acquire(directory)?;
-        let Opened { disk, manifest_writer, mark } = open_disk(directory, self.cache_bytes, modes)?;
+        let open = if self.workers { Disk::open } else { Disk::open_without_workers };
+        let open = |engine: &Path| open(engine, self.cache_bytes);
+        let Opened { disk, manifest_writer, mark } = open_disk(directory, open, modes)?;
         lock.sign().map_err(io("cannot write the lock file"))?;
         let watermark = Watermark::open(directory).map_err(io("cannot open the watermark"))?.0;
-        let log = catch_up(directory, &disk, mark)?;
+        let log = catch_up(directory, &disk, mark, self.name_all_every)?;
         let last = Heading {
             number: log.row.logged,
             now: log.row.now,
             fences_reserved: log.row.fences_reserved,
         };
-        let clock = self.clock.unwrap_or_else(|| Box::new(SystemClock::new()));
+        let clock = self.clock.take().unwrap_or_else(|| Box::new(SystemClock::new()));
         let mut time = time(directory, &disk, clock, log.row.now, reset)?;
         warnings.extend(clock_floor::warning(directory, time.ahead));
         time.losses = losses(directory, &disk, self.accept_lost)?;
@@ -250,7 +293,8 @@ impl EmbeddedBuilder {
         clock_floor::clear_reset_request(directory)
             .map_err(io("cannot remove the file that asks for a reset"))?;
         let (number, done) = (log.number, log.row.done);
-        let applied = Applied { number, done, names_all_next: true };
+        let name_all_every = self.name_all_every;
+        let applied = Applied { number, done, names_all_next: true, name_all_every };
         let (state_of, queue_of) = of();
         let applier = Applier {
             state: state_of,
@@ -258,29 +302,7 @@ impl EmbeddedBuilder {
             applied,
             manifest_writer: Some(manifest_writer),
         };
-        let applier = Builder::new()
-            .name("justonce-apply".into())
-            .spawn(move || applier.run())
-            .map_err(io("cannot start the applier thread"))?;
-        let commits =
-            GroupCommit::start(writer, self.delay).map_err(io("cannot start the writer thread"))?;
-        for HealthWarning { name, message } in &warnings {
-            tracing::warn!(target: "justonce::store", name, "{message}");
-        }
-        Ok(EmbeddedStore(Arc::new(Inner {
-            state,
-            commits,
-            sweep_position: Mutex::default(),
-            row_writer: Mutex::default(),
-            warnings,
-            backing_up: Arc::default(),
-            apply_queue,
-            applier: Mutex::new(Some(applier)),
-            directory: directory.clone(),
-            closed: OnceLock::new(),
-            refresh: RefreshOnDrop::default(),
-            _lock: lock,
-        })))
+        Ok(Prepared { writer, applier, warnings, directory: directory.clone(), lock })
     }
 }
 
@@ -293,7 +315,11 @@ struct Opened {
 }
 
 /// Opens the storage engine, after looking whether everything is there. Nothing is changed before.
-fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened, OpenError> {
+fn open_disk(
+    directory: &Path,
+    open: impl Fn(&Path) -> Result<Disk, fjall::Error>,
+    modes: Modes,
+) -> Result<Opened, OpenError> {
     let io = |what| move |error| OpenError::io(what, directory, error);
     let refused = |error: fjall::Error| OpenError::engine(directory, error);
     let (engine, made) = (directory.join(DATABASE), directory.join(NEW_DATABASE));
@@ -319,7 +345,7 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
     };
     let lock = engine.join(ENGINE_LOCK);
     private().append(true).create(true).open(lock).map_err(io("cannot make the engine's lock"))?;
-    let disk = Disk::open(&engine, cache_bytes).map_err(refused)?;
+    let disk = open(&engine).map_err(refused)?;
     // The list says that there are marks, so they come before it.
     if disk.marks().map_err(OpenError::Damaged)?.contains(&None) {
         let log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
@@ -330,126 +356,31 @@ fn open_disk(directory: &Path, cache_bytes: u64, modes: Modes) -> Result<Opened,
     Ok(Opened { disk, manifest_writer, mark })
 }
 
-/// Brings what only the write-ahead log has into the storage engine: the log is written anew from
-/// here on.
-fn catch_up(directory: &Path, disk: &Disk, mark: u64) -> Result<Recovered, OpenError> {
-    let mut log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
-    let lost = |Gap { from, to }| OpenError::Damaged(journal::missing(from, to));
-    let mut batches = wal::read(directory, log.row.logged)
-        .map_err(|error| OpenError::io("cannot read the log", directory, error))?
-        .map_err(lost)?;
-    if !batches.is_empty() {
-        let (number, done) = (log.number, log.row.done);
-        let mut applied = Applied { number, done, names_all_next: false };
-        applied
-            // A row that names all must not forget what earlier rows named.
-            .write(disk, &mut batches, || log.unsettled.iter().copied().collect())
-            .map_err(|error| OpenError::engine(directory, error))?;
-        log = journal::recover(disk.log()).map_err(OpenError::Damaged)?;
-    }
-    if log.row.logged < mark {
-        return Err(lost(Gap { from: log.row.logged + 1, to: mark }));
-    }
-    Ok(log)
-}
-
-/// The store's time: not before the floor, or, after a reset, the clock's.
-fn time(
-    directory: &Path,
-    disk: &Disk,
-    clock: Box<dyn Clock>,
-    floor: Timestamp,
-    reset: bool,
-) -> Result<Time, OpenError> {
-    let now = clock.now();
-    let ahead = floor.since(now);
-    if reset && !ahead.is_zero() {
-        // Before any step is taken at the earlier time.
-        disk.set_clock_reset_at(now).map_err(|error| OpenError::engine(directory, error))?;
-        let (ahead, losses) = (Duration::ZERO, Losses::default());
-        return Ok(Time { clock, ahead, clock_reset_at: now, losses });
-    }
-    let clock_reset_at = disk.clock_reset_at().map_err(OpenError::Damaged)?;
-    Ok(Time { clock, ahead, clock_reset_at, losses: Losses::default() })
-}
-
-/// What the store may have lost, unless an operator takes it for not executed.
-fn losses(directory: &Path, disk: &Disk, accepted: bool) -> Result<Losses, OpenError> {
-    let io = |error| OpenError::io("cannot look into the directory", directory, error);
-    let losses = disk.losses().map_err(OpenError::Damaged)?;
-    if !(accepted || restored::is_loss_accepted(directory).map_err(io)?) {
-        return Ok(losses);
-    }
-    if !losses.is_empty() {
-        let none = Losses::default();
-        disk.set_losses(&none).map_err(|error| OpenError::engine(directory, error))?;
-    }
-    restored::clear_acceptance(directory).map_err(io)?;
-    Ok(Losses::default())
-}
-
-/// The shared state as the disk has it.
-fn recovered(
-    disk: Disk,
-    time: Time,
-    log: &Recovered,
-    hot_bytes: u64,
-    bounds: Bounds,
-) -> Result<State, OpenError> {
-    let next = log.row.fences_reserved.max(1);
-    let fences = Fences::starting_at(next, next);
-    let state = State::new(disk, time, hot_bytes, bounds, fences);
-    let now = state.now();
-    let mut unread = Vec::new();
-    let mut candidates = Candidates::default();
-    for id in log.unsettled.iter().copied() {
-        let found = match state.record_on_disk(&id) {
-            Ok(found) => found,
-            // Steps on it say so, and all others go on.
-            Err(error) if error.kind() == StoreErrorKind::Damaged => {
-                unread.push(id);
-                continue;
-            }
-            Err(error) => return Err(OpenError::Damaged(error)),
-        };
-        match found {
-            Some((stored, bytes)) if is_settled(&stored.entry) => {
-                candidates.add(id, stored, bytes);
-            }
-            Some((stored, bytes)) => keep_in_memory(&state, id, stored, bytes, now),
-            None => {}
+impl Inner {
+    pub(crate) fn new(
+        state: Arc<State>,
+        threads: Threads,
+        warnings: Vec<HealthWarning>,
+        directory: PathBuf,
+        lock: DirectoryLock,
+    ) -> Self {
+        let Threads { commits, apply_queue, applier } = threads;
+        Self {
+            state,
+            commits,
+            sweep_position: Mutex::default(),
+            row_writer: Mutex::default(),
+            warnings,
+            backing_up: Arc::default(),
+            apply_queue,
+            applier: Mutex::new(applier),
+            directory,
+            closed: OnceLock::new(),
+            refresh: RefreshOnDrop::default(),
+            _lock: lock,
         }
     }
-    for (id, (stored, bytes)) in candidates.unindexed(&state.disk).map_err(OpenError::Damaged)? {
-        keep_in_memory(&state, id, stored, bytes, now);
-    }
-    // The state is new, so this is the first call.
-    let _ = state.unread.set(unread);
-    if let Some(mut first) = state.table.each().next() {
-        first.done = log.row.done;
-    }
-    Ok(state)
-}
 
-/// Puts a record into the table, as the disk has it.
-fn keep_in_memory(state: &State, id: RecordId, mut stored: Stored, bytes: usize, now: Timestamp) {
-    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    state.bounded.unsettled.replace(None, unsettled_bytes(&stored));
-    let dirty = clock_floor::shift_back(&mut stored, now);
-    let live = Live {
-        row: Some(Arc::new(Row { stored, bytes })),
-        on_disk: DiskState::Live,
-        dirty,
-        pending: None,
-        change: 1,
-        queued: None,
-        waiters: None,
-    };
-    state.table.of(&id).live.insert(id, live);
-    state.order.insert(id);
-}
-
-impl Inner {
     pub(crate) fn stepper(&self) -> Stepper<'_> {
         Stepper { state: &self.state, commits: &self.commits }
     }

@@ -103,7 +103,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         {
             let disk = Disk::open(&directory.path().join("records"), 1 << 20).unwrap();
-            let mut applied = Applied { number: 7, done: Stats::default(), names_all_next: true };
+            let mut applied = Applied {
+                number: 7,
+                done: Stats::default(),
+                names_all_next: true,
+                name_all_every: 4096,
+            };
             let writes = (0..5).map(|key| waiting(&format!("key-{key}"))).collect();
             let mut batch = [WalBatch { number: 1, now: START, fences_reserved: 9, writes }];
             applied.write(&disk, &mut batch, Vec::new).unwrap();

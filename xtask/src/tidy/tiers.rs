@@ -49,6 +49,7 @@ pub(crate) const TIERS: &[(&str, Tier)] = &[
     ("justonce-model", Tier::Tools),
     ("justonce-orders", Tier::Tools),
     ("justonce-powercut", Tier::Tools),
+    ("justonce-simulation", Tier::Tools),
     ("justonce-testbed", Tier::Tools),
     ("xtask", Tier::Tools),
 ];

@@ -287,6 +287,7 @@ async fn renew_all(engine: Weak<Inner>, renewals: Arc<Renewals>) {
         }
         match next {
             Some(at) => tokio::select! {
+                biased;
                 () = tokio::time::sleep_until(at) => {}
                 () = renewals.changed.notified() => {}
             },

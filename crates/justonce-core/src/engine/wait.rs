@@ -68,6 +68,7 @@ impl Engine {
         match busy.why {
             BusyWhy::BackOff => time.await,
             BusyWhy::Running => tokio::select! {
+                biased;
                 ended = self.inner.store.settled(&id, busy.fence) => {
                     // The store may know what the claim ended with: then nobody asks again.
                     if let Some(ended) = ended? {

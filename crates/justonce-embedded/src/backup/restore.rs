@@ -24,7 +24,7 @@ use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::files::{Modes, create_folder, create_private, private, sync_directory, walk};
-use crate::journal;
+use crate::journal::{self, NAME_ALL_EVERY};
 use crate::open::{DATABASE, ENGINE_LOCK};
 use crate::restored::{Loss, fences_after};
 use crate::utc::utc;
@@ -350,7 +350,9 @@ impl Restoring<'_> {
         let fences_reserved = fences_after(log.row.fences_reserved, restored_at.since(taken_at));
         let batch = WalBatch { number, now: log.row.now, fences_reserved, writes: Vec::new() };
         let unsettled = || log.unsettled.iter().copied().collect();
-        Applied { number: log.number, done: log.row.done, names_all_next: false }
+        let (number_before, done) = (log.number, log.row.done);
+        let (names_all_next, name_all_every) = (false, NAME_ALL_EVERY);
+        Applied { number: number_before, done, names_all_next, name_all_every }
             .write(&disk, &mut [batch], unsettled)
             .map_err(refused)?;
         Ok((loss, number))

@@ -131,6 +131,14 @@ impl ApplyQueue {
         (!batches.is_empty()).then_some(batches)
     }
 
+    /// All that was handed over by now.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn take_now(&self) -> Vec<WalBatch> {
+        let mut inner = self.inner();
+        inner.writes = 0;
+        std::mem::take(&mut inner.batches)
+    }
+
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
