@@ -18,5 +18,6 @@ mod erased;
 mod foreign;
 mod full_disk;
 mod modes;
+mod production;
 mod rows;
 mod store;
