@@ -1,5 +1,5 @@
-//! The PostgreSQL store against the rules, by the paths that production takes: on the server's clock, in
-//! batches, and on a server that crashes and is started again.
+//! The PostgreSQL store against the rules, by the paths that production takes: on the server's
+//! clock, in batches, and on a server that crashes and is started again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

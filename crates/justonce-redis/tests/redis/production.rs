@@ -13,7 +13,8 @@ use justonce_testkit::conformance::{
 
 use crate::commands::called;
 
-/// A server that has on disk what it acknowledges, and is killed whenever the store is opened again.
+/// A server that has on disk what it acknowledges, and is killed whenever the store is opened
+/// again.
 #[derive(Clone)]
 struct Killed {
     server: Arc<RedisServer>,

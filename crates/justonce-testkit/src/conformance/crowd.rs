@@ -78,9 +78,6 @@ impl<'a, B: Backend> Crowd<'a, B> {
             }
         }
         counted.ensure_batched("begins")?;
-        let mut fences: Vec<Fence> = claims.iter().map(|claimed| claimed.fence).collect();
-        fences.sort_unstable();
-        ensure!(fences.is_sorted_by(|a, b| a < b), "a fence was given twice: {fences:?}");
         Ok(claims)
     }
 
@@ -109,8 +106,8 @@ impl<'a, B: Backend> Crowd<'a, B> {
         Ok(answers)
     }
 
-    /// The owners complete, and from then on every caller gets the outcome of its operation, whatever
-    /// comes later.
+    /// The owners complete, and from then on every caller gets the outcome of its operation,
+    /// whatever comes later.
     pub(super) async fn end(&self, fences: &[Fence]) -> Verdict {
         for answer in self.complete(fences, done).await? {
             ensure_eq!(answer, Answer::Applied, "the completion of an owner");
@@ -124,6 +121,35 @@ impl<'a, B: Backend> Crowd<'a, B> {
             ensure_eq!(answer, expected, "a second completion");
         }
         self.ensure_replays().await
+    }
+
+    /// Several callers complete each operation at once, under one fence and with an outcome each:
+    /// one of them is kept.
+    pub(super) async fn compete(&self, fences: &[Fence]) -> Verdict {
+        let counted = Counted::new(self.stage);
+        let said = |number: usize| Outcome::bytes(format!("caller {number}"));
+        let callers = self.operations.iter().zip(fences).flat_map(|both| [both; CALLERS]);
+        let steps: Vec<Step> = callers
+            .enumerate()
+            .map(|(number, (operation, fence))| {
+                Step::new(operation.id(), Action::Complete(*fence, said(number % CALLERS)))
+            })
+            .collect();
+        let answers = self.stage.all(steps.into_iter()).await?;
+        counted.ensure_batched("completions of the same operations")?;
+        for (answers, replays) in answers.chunks(CALLERS).zip(self.ask().await?) {
+            let mut kept = answers.iter().enumerate().filter(|(_, one)| **one == Answer::Applied);
+            let winner = kept.next().map(|(number, _)| said(number));
+            ensure!(winner.is_some() && kept.next().is_none(), "completions heard {answers:?}");
+            for answer in answers {
+                let is_right = matches!(answer, Answer::Applied | Answer::Lost(Lost::Settled));
+                ensure!(is_right, "a completion heard {answer:?}");
+            }
+            for replay in replays {
+                ensure_eq!(replay.completed(), winner.as_ref(), "the replay of what was kept");
+            }
+        }
+        Ok(())
     }
 
     /// Every caller gets the outcome of its operation.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use justonce_core::{
     Action, AfterRetention, Answer, BackOff, Checkpoint, Claimed, Entropy, Existing, Failure,
-    FailureKind, Fence, Key, Lost, OnFailure, OnLapsed, Operation, Outcome, UnknownReason,
+    FailureKind, Fence, Key, Lost, OnFailure, OnLapsed, Operation, Outcome, Step, UnknownReason,
 };
 
 use super::backend::Backend;
@@ -47,11 +47,22 @@ async fn leases_lapse<B: Backend>(stage: &Stage<B>, rule: OnLapsed) -> Verdict {
     let short = stage.setting.base().on_lapsed(rule).lease(SHORT).lease_cap(SHORT).build()?;
     let crowd = Crowd::new(stage, &format!("lapses-{rule:?}"), &Arc::new(short))?;
     let first = fences(&crowd.claim().await?);
-    for (operation, fence) in crowd.operations.iter().zip(&first) {
+    if rule != OnLapsed::Hold {
+        // Also what comes after the lapse is saved. Under `hold` it would be refused.
         let point = Checkpoint::new(HALF, b"way there".to_vec())?;
-        stage.write(operation, Action::Checkpoint(*fence, point)).await?;
+        let both = crowd.operations.iter().zip(&first);
+        let save = both.map(|(operation, fence)| {
+            Step::new(operation.id(), Action::Checkpoint(*fence, point.clone()))
+        });
+        for answer in stage.all(save).await? {
+            ensure_eq!(answer, Answer::Applied, "a checkpoint");
+        }
     }
     stage.advance(SHORT).await?;
+    for operation in crowd.operations.iter().filter(|_| rule != OnLapsed::Hold) {
+        let peek = Action::Peek(operation.fingerprint());
+        ensure_eq!(stage.apply(operation, peek).await?, Answer::Claimable, "a peek after a lapse");
+    }
     let crowd = crowd.under(&long);
     let asked = crowd.ask().await?;
     if rule == OnLapsed::Hold {
@@ -115,7 +126,7 @@ async fn back_offs_end<B: Backend>(stage: &Stage<B>, rule: OnLapsed) -> Verdict 
         ensure!(claimed.fence > *before, "{} after {before}", claimed.fence);
         owners.push(claimed.fence);
     }
-    crowd.end(&owners).await
+    crowd.compete(&owners).await
 }
 
 async fn retentions_end<B: Backend>(stage: &Stage<B>, rule: OnLapsed) -> Verdict {

@@ -8,8 +8,8 @@ use super::crowd::{Crowd, done};
 use super::deviation::{Deviation, Verdict, ensure, ensure_eq};
 use super::runner::Stage;
 
-/// What is done between two restarts. Each time another one is the last: what comes after a write may
-/// bring it to the disk.
+/// What is done between two restarts. Each time another one is the last: what comes after a write
+/// may bring it to the disk.
 const DEEDS: [(Deed, OnLapsed); 6] = [
     (Deed::Claim, OnLapsed::Hold),
     (Deed::Complete, OnLapsed::Rerun),

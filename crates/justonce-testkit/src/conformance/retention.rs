@@ -31,8 +31,8 @@ pub async fn retention<B: Backend>(backend: B) -> Verdict {
     never_ends_without_an_outcome(&stage).await
 }
 
-/// A key that says when it was issued is refused from the moment when all traces of its operation may
-/// be gone, unless a record is there.
+/// A key that says when it was issued is refused from the moment when all traces of its operation
+/// may be gone, unless a record is there.
 async fn late_begins_are_refused<B: Backend>(stage: &Stage<B>) -> Verdict {
     let (issued, entropy) = (stage.backend.now().await?, Entropy::seeded(17));
     let asked = |after| {
