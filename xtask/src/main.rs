@@ -8,6 +8,7 @@ mod ci;
 mod cmd;
 mod fuzz;
 mod markdown;
+mod mutants;
 mod needs;
 mod release;
 mod services;
@@ -60,6 +61,11 @@ enum Command {
     ///
     /// A crash fails the run, and its input is kept in `fuzz/crashes` of the target directory.
     Fuzz(fuzz::Options),
+    /// Break each script of Redis and each statement of PostgreSQL, and show which test notices
+    ///
+    /// Takes an hour for both stores. An error if less than 95 % are noticed, or if one is not that
+    /// has no reason beside it. The table is kept in `mutants` of the target directory.
+    Mutants(mutants::Options),
     /// Check that what is to be published can be: features, packages, dependencies
     ReleaseCheck(release::Options),
     /// Run a benchmark of the bench crate in release mode
@@ -74,6 +80,7 @@ fn main() -> ExitCode {
         Command::Ci => ci::run(),
         Command::Tidy(options) => tidy::run(&options),
         Command::Fuzz(options) => fuzz::run(&options),
+        Command::Mutants(options) => mutants::run(&options),
         Command::ReleaseCheck(options) => release::run(&options),
         Command::Bench(options) => bench::run(&options),
     };
