@@ -104,7 +104,8 @@ pub(super) const SCRIPTS: &[Mutant] = &[
         "lua/renew.lua",
         "math.max(math.min(now + r.lease, cap), r.till)",
         "math.min(now + r.lease, cap)",
-    ),
+    )
+    .by("together::"),
     mutant("lua/renew.lua", "store(r, true)\n", ""),
     mutant("lua/resolve.lua", "elseif is_stale(r) then", "elseif false then"),
     mutant("lua/resolve.lua", "return settle(r, 'C', ARGV[4], unpack(words))", "return 'applied'"),

@@ -128,7 +128,9 @@ async fn what_goes_together_is_due_at_moments_of_its_own() {
         let policy = Policy::builder().lease(lease).lease_cap(LONG).on_lapsed(OnLapsed::Hold);
         policy.retention(retention).build().unwrap()
     };
-    let time = |n: usize| if n.is_multiple_of(2) { SHORT } else { LONG };
+    // Batches begin with either.
+    let time = |n: usize| if n.is_multiple_of(3) { SHORT } else { LONG };
+    let short = CALLERS.div_ceil(3);
     let lapse = (0..CALLERS).map(|n| plain(&format!("l-{n}")).with_policy(policy(time(n), LONG)));
     let end = (0..CALLERS).map(|n| plain(&format!("e-{n}")).with_policy(policy(LONG, time(n))));
     let (lapse, end): (Vec<_>, Vec<_>) = (lapse.collect(), end.collect());
@@ -139,7 +141,7 @@ async fn what_goes_together_is_due_at_moments_of_its_own() {
         .await;
     let sweeping = async {
         let (mut held, mut removed) = (BTreeSet::new(), 0);
-        while held.len() < CALLERS / 2 || removed < CALLERS as u64 / 2 {
+        while held.len() < short || removed < short as u64 {
             let report = store.sweep(usize::MAX).await.unwrap();
             held.extend(report.held);
             removed += report.removed;
@@ -147,7 +149,7 @@ async fn what_goes_together_is_due_at_moments_of_its_own() {
         held
     };
     let held = timeout(LOST_AFTER, sweeping).await.expect("what is due is not swept");
-    assert_eq!(held, lapse.iter().step_by(2).map(Operation::id).collect());
+    assert_eq!(held, lapse.iter().step_by(3).map(Operation::id).collect());
     for (n, operation) in end.iter().enumerate() {
         let is_kept = store.get(&operation.id()).await.unwrap().is_some();
         assert_eq!(is_kept, time(n) == LONG, "{n}");
