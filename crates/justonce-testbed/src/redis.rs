@@ -257,8 +257,10 @@ fn launch(
     // Another process may have bound the port, and answer.
     let own = format!("process_id:{}", process.id());
     process.wait_until(|| {
-        let info = cli(port, tls, &["INFO", "server"]);
-        info.is_ok_and(|info| info.lines().any(|line| line.trim() == own))
+        let info = cli(port, tls, &["INFO"]).unwrap_or_default();
+        let says = |text: &str| info.lines().any(|line| line.trim() == text);
+        // While it reads its files it answers, but takes no steps.
+        says(&own) && !says("loading:1")
     })
 }
 

@@ -19,6 +19,7 @@ mod erased;
 mod foreign;
 mod full_disk;
 mod modes;
+mod production;
 mod rows;
 mod store;
 mod torn_journal;

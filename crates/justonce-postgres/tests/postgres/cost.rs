@@ -1,14 +1,17 @@
 //! How many statements and how many syncs an operation costs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use justonce_core::store::Records;
-use justonce_core::{Answer, Engine, OnLapsed, Operation, Outcome, Ran};
+use justonce_core::{
+    Action, Answer, Engine, OnLapsed, Operation, Outcome, Ran, Step, Timestamp, UnknownReason,
+};
 use justonce_postgres::PostgresStore;
-use justonce_testbed::PostgresOptions;
+use justonce_testbed::{PostgresOptions, PostgresServer};
 
-use crate::stage::{Stage, begin, hold, open, operation, rerun};
+use crate::stage::{Stage, begin, claim, hold, open, operation, rerun};
 use crate::together::at_once;
 
 const COUNT: &str = "SELECT coalesce(sum(calls), 0) FROM pg_stat_statements \
@@ -136,5 +139,35 @@ async fn a_fence_is_never_given_again_after_a_crash_that_forgot_it() {
         let next = stage.claim(&hold(&format!("next-{round}"))).await;
         assert!(next > lost && lost > newest, "{next} after {lost} after {newest}");
         newest = next;
+    }
+}
+
+/// As after a backup was restored beside records that are newer.
+#[tokio::test]
+async fn fences_of_a_record_grow_when_the_sequence_was_set_back() {
+    let stage = Stage::new().await;
+    stage.psql("SELECT setval('justonce.fences', 1000)");
+    let operation = rerun("taken-over");
+    let first = stage.claim(&operation).await;
+    stage.psql("SELECT setval('justonce.fences', 1)");
+    let abandon = Action::Abandon(first, UnknownReason::Reported.into());
+    stage.store.apply(&Step::new(operation.id(), abandon)).await.unwrap();
+    let second = stage.claim(&operation).await;
+    assert_eq!((first.get(), second.get()), (1001, 1002));
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_shortens_no_lease() {
+    let server = PostgresServer::start(PostgresOptions::default()).unwrap();
+    let seconds = Arc::new(AtomicU64::new(1_000_000));
+    let shown = Arc::clone(&seconds);
+    let clock = move || Timestamp::from_millis(shown.load(Ordering::SeqCst) * 1000);
+    let store = PostgresStore::builder(server.url()).clock(clock).open().await.unwrap();
+    let operation = rerun("renewed");
+    let fence = claim(&store, &operation).await;
+    for (second, left) in [(1_000_010, 30), (1_000_005, 35), (1_000_020, 30)] {
+        seconds.store(second, Ordering::SeqCst);
+        let renewed = store.apply(&Step::new(operation.id(), Action::Renew(fence))).await;
+        assert_eq!(renewed.unwrap(), Answer::Renewed(Duration::from_secs(left)));
     }
 }

@@ -21,6 +21,7 @@ mod growth;
 mod locked;
 mod migrations;
 mod plans;
+mod production;
 mod runtimes;
 mod stage;
 mod sweeping;

@@ -66,6 +66,38 @@ async fn every_cut_and_every_changed_byte_is_noticed() {
 }
 
 #[tokio::test]
+async fn a_damaged_claim_is_neither_renewed_nor_completed() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::builder(server.url()).open().await.unwrap();
+    let operation = plain("running");
+    let fence = claim(&store, &operation).await.fence;
+    let id = operation.id();
+    let whole = record(&server, &id);
+    // The head, without the byte that says whether somebody waits.
+    let changed = (0..77).filter(|at| *at != 3).map(|at| {
+        let mut changed = whole.clone();
+        changed[at] ^= 0x40;
+        changed
+    });
+    let cut = (0..whole.len()).map(|length| whole[..length].to_vec());
+    for damaged in changed.chain(cut) {
+        put(&server, &id, &damaged);
+        assert!(is_damaged(complete(&store, &operation, fence, "x").await), "{damaged:?}");
+        let renew = Step::new(id, Action::Renew(fence));
+        assert!(is_damaged(store.apply(&renew).await), "{damaged:?}");
+        assert_eq!(record(&server, &id), damaged, "damage is left alone");
+    }
+    put(&server, &id, &whole);
+    assert_eq!(complete(&store, &operation, fence, "x").await.unwrap(), Answer::Applied);
+    // The outcome says under which fence it was stored.
+    let mut other = record(&server, &id);
+    let of_outcome = other.windows(8).rposition(|part| part == fence.get().to_be_bytes()).unwrap();
+    other[of_outcome] ^= 0x40;
+    put(&server, &id, &other);
+    assert!(is_damaged(complete(&store, &operation, fence, "x").await));
+}
+
+#[tokio::test]
 async fn a_damaged_record_is_listed_apart_and_named_in_health() {
     let server = RedisServer::start().unwrap();
     let store = RedisStore::builder(server.url()).open().await.unwrap();

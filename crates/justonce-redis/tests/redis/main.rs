@@ -17,6 +17,7 @@ mod growth;
 mod on_cluster;
 mod outages;
 mod outcomes;
+mod production;
 mod replicas;
 mod runtimes;
 mod sentinel;

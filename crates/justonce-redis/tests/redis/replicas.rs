@@ -130,6 +130,8 @@ async fn on_one_server_replays_never_stand_behind_a_wait() {
         sleep(Duration::from_millis(20)).await; // tidy: allow-sleep: a server gives no signal
     }
     replays_go_on(primary.url(), &replica).await;
+    // The writes that WAIT covers leave nothing behind.
+    assert_eq!(primary.cli(&["KEYS", "*}w"]).unwrap(), "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

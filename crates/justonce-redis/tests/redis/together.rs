@@ -1,19 +1,22 @@
 //! Callers who come at once share commands, and nothing else.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use justonce_core::store::Records;
+use justonce_core::store::{Maintenance, Records};
 use justonce_core::{
-    Action, Answer, Existing, Fence, Lost, NoteKind, OnLapsed, Operation, Outcome, Step,
-    UnknownReason,
+    Action, Answer, Existing, Fence, Lost, NoteKind, OnLapsed, Operation, Outcome, Policy, Step,
+    Timestamp, UnknownReason,
 };
 use justonce_redis::RedisStore;
 use justonce_testbed::RedisServer;
+use tokio::time::timeout;
 
 use crate::commands::{called, reset};
-use crate::world::{begin, claim, complete, is_busy, operation, plain, replayed, run};
+use crate::world::{LOST_AFTER, begin, claim, complete, is_busy, operation, plain, replayed, run};
 
 const CALLERS: usize = 200;
 
@@ -84,6 +87,89 @@ async fn fences_grow_when_the_clock_was_set_back() {
     assert_eq!(second.attempt, 2);
     let last = alone + CALLERS as u64;
     assert_eq!((first.get(), second.fence.get()), (last + 1, last + 2));
+}
+
+/// As after a failover that lost the last fence, while the clock of the new primary is behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fences_of_a_record_grow_when_the_last_fence_was_lost() {
+    let (server, store) = opened().await;
+    let ahead = claim(&store, &plain("before")).await.fence.get() + 3_600_000_000;
+    server.cli(&["SET", "{justonce:}f", &ahead.to_string()]).unwrap();
+    let given_up = operation("given-up", Duration::from_secs(30), OnLapsed::Rerun);
+    let first = claim(&store, &given_up).await.fence;
+    server.cli(&["DEL", "{justonce:}f"]).unwrap();
+    let abandon = Action::Abandon(first, UnknownReason::Reported.into());
+    store.apply(&Step::new(given_up.id(), abandon)).await.unwrap();
+    let second = claim(&store, &given_up).await.fence;
+    assert_eq!((first.get(), second.get()), (ahead + 1, ahead + 2));
+    // From then on all are above it.
+    let third = claim(&store, &plain("after")).await.fence;
+    assert_eq!(third.get(), ahead + 3);
+}
+
+#[tokio::test]
+async fn fences_of_what_is_gone_grow_when_the_last_fence_was_lost() {
+    let (server, store) = opened().await;
+    let released = plain("released");
+    let first = claim(&store, &released).await.fence;
+    store.apply(&Step::new(released.id(), Action::Release(first))).await.unwrap();
+    server.cli(&["DEL", "{justonce:}f"]).unwrap();
+    let second = claim(&store, &released).await.fence;
+    assert!(second > first, "{second} after {first}");
+}
+
+/// Leases and retentions of one batch differ.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_together_is_due_at_moments_of_its_own() {
+    const SHORT: Duration = Duration::from_millis(10);
+    const LONG: Duration = Duration::from_secs(1000);
+    let (_server, store) = opened().await;
+    let policy = |lease, retention| {
+        let policy = Policy::builder().lease(lease).lease_cap(LONG).on_lapsed(OnLapsed::Hold);
+        policy.retention(retention).build().unwrap()
+    };
+    // Batches begin with either.
+    let time = |n: usize| if n.is_multiple_of(3) { SHORT } else { LONG };
+    let short = CALLERS.div_ceil(3);
+    let lapse = (0..CALLERS).map(|n| plain(&format!("l-{n}")).with_policy(policy(time(n), LONG)));
+    let end = (0..CALLERS).map(|n| plain(&format!("e-{n}")).with_policy(policy(LONG, time(n))));
+    let (lapse, end): (Vec<_>, Vec<_>) = (lapse.collect(), end.collect());
+    join_all(lapse.iter().map(|operation| claim(&store, operation))).await;
+    let claims = join_all(end.iter().map(|operation| claim(&store, operation))).await;
+    let ends = end.iter().zip(claims);
+    join_all(ends.map(|(operation, claimed)| complete(&store, operation, claimed.fence, "done")))
+        .await;
+    let sweeping = async {
+        let (mut held, mut removed) = (BTreeSet::new(), 0);
+        while held.len() < short || removed < short as u64 {
+            let report = store.sweep(usize::MAX).await.unwrap();
+            held.extend(report.held);
+            removed += report.removed;
+        }
+        held
+    };
+    let held = timeout(LOST_AFTER, sweeping).await.expect("what is due is not swept");
+    assert_eq!(held, lapse.iter().step_by(3).map(Operation::id).collect());
+    for (n, operation) in end.iter().enumerate() {
+        let is_kept = store.get(&operation.id()).await.unwrap().is_some();
+        assert_eq!(is_kept, time(n) == LONG, "{n}");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_shortens_no_lease() {
+    let server = RedisServer::start().unwrap();
+    let seconds = Arc::new(AtomicU64::new(1_000_000));
+    let shown = Arc::clone(&seconds);
+    let clock = move || Timestamp::from_millis(shown.load(Ordering::SeqCst) * 1000);
+    let store = RedisStore::builder(server.url()).clock(clock).open().await.unwrap();
+    let operation = plain("renewed");
+    let fence = claim(&store, &operation).await.fence;
+    for (second, left) in [(1_000_010, 30), (1_000_005, 35), (1_000_020, 30)] {
+        seconds.store(second, Ordering::SeqCst);
+        let renewed = store.apply(&Step::new(operation.id(), Action::Renew(fence))).await;
+        assert_eq!(renewed.unwrap(), Answer::Renewed(Duration::from_secs(left)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -55,6 +55,13 @@ pub trait Backend: Sized + Send + Sync + 'static {
     fn clock_slack(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// How many batches the store has sent so far: several steps as one command. With a number, the
+    /// chapters for production check that steps which come at once go in batches. `None`, the
+    /// default, for a store that has no batches.
+    fn batches(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// What a restart leaves of a store.

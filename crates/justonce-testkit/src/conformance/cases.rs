@@ -20,6 +20,8 @@ use super::setting::Setting;
 
 /// At least so many cases: fewer would mean that the enumeration lost a dimension.
 const CASES_MIN: usize = 10_000;
+/// At least so many of them need no time.
+const IMMEDIATE_MIN: usize = 1_000;
 /// Each case has its own tokens: this many bits are left for them.
 const TOKEN_BITS: u32 = 16;
 
@@ -49,6 +51,19 @@ pub(super) fn all(setting: &Setting, start: Timestamp) -> Result<Vec<Run>, Devia
         plan.whens.len()
     );
     Ok(plan.runs)
+}
+
+/// The cases in which no time passes, those of one policy behind each other.
+pub(super) fn immediate(setting: &Setting, start: Timestamp) -> Result<Vec<Run>, Deviation> {
+    let mut runs = all(setting, start)?;
+    runs.retain(Run::is_immediate);
+    runs.sort_by_key(|run| run.oracle.policy());
+    ensure!(
+        runs.len() >= IMMEDIATE_MIN,
+        "the suite has only {} cases in which no time passes",
+        runs.len()
+    );
+    Ok(runs)
 }
 
 /// A record at the end of a prelude.

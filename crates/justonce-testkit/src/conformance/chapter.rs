@@ -64,3 +64,20 @@ macro_rules! conformance {
         )*
     };
 }
+
+/// Runs the chapters that take the paths of production: as [`conformance!`](crate::conformance!),
+/// for a backend on the clock of the machine, such as an
+/// [`OnSystemClock`](crate::conformance::OnSystemClock).
+#[macro_export]
+macro_rules! conformance_in_production {
+    ($name:ident, $make:expr) => {
+        mod $name {
+            #[allow(unused_imports, reason = "what the expression names may be elsewhere")]
+            use super::*;
+
+            $crate::conformance!(@chapters $make,
+                at_once lapses reopened duplicates dropped contents
+            );
+        }
+    };
+}

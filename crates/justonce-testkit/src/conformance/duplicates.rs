@@ -40,7 +40,7 @@ async fn ask<B: Backend>(stage: &Stage<B>, engines: &[Engine; 2], rule: OnLapsed
     let executed: Arc<Vec<AtomicUsize>> =
         Arc::new((0..KEYS).map(|_| AtomicUsize::new(0)).collect());
     let [first, second] = engines;
-    let calls = together(KEYS * CALLERS, |number| {
+    let calls = together((0..KEYS * CALLERS).map(|number| {
         let (key, caller) = (number % KEYS, number / KEYS);
         let engine = if caller % 2 == 0 { first } else { second }.clone();
         let operation = operation(&format!("duplicate-{rule:?}-{key}"), &policy);
@@ -56,7 +56,7 @@ async fn ask<B: Backend>(stage: &Stage<B>, engines: &[Engine; 2], rule: OnLapsed
             let ran = engine.run(&operation?, handler).await;
             Ok::<_, Deviation>((key, ran?))
         }
-    });
+    }));
     let calls = calls.await?;
     for (key, count) in executed.iter().enumerate() {
         let times = count.load(Ordering::Relaxed);

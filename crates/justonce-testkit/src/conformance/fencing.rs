@@ -21,7 +21,30 @@ pub async fn fencing<B: Backend>(backend: B) -> Verdict {
     let stage = Stage::new(backend)?;
     stale_writes_are_refused(&stage).await?;
     stale_writes_after_a_release_are_refused(&stage).await?;
+    late_checkpoints_change_nothing(&stage).await?;
     fences_grow(&stage).await
+}
+
+/// Checkpoints are numbered: a late copy of an earlier one is acknowledged and changes nothing.
+async fn late_checkpoints_change_nothing<B: Backend>(stage: &Stage<B>) -> Verdict {
+    let policy = stage.setting.on_lapsed(OnLapsed::Resume)?;
+    let operation = operation("numbered", &policy)?;
+    let fence = stage.claim(&operation).await?.fence;
+    let save = |name: &str, number| {
+        let point = Checkpoint::new(name, name.repeat(2))?.numbered(number);
+        Ok::<_, Deviation>(Action::Checkpoint(fence, point))
+    };
+    stage.write(&operation, save("second", 2)?).await?;
+    let kept = stage.kept(&operation).await?;
+    for late in [save("first", 1)?, save("second", 2)?] {
+        stage.write(&operation, late).await?;
+        ensure_eq!(stage.kept(&operation).await?, kept, "after a late checkpoint");
+    }
+    stage.write(&operation, save("third", 3)?).await?;
+    stage.advance(policy.lease()).await?;
+    let point = stage.claim(&operation).await?.checkpoint;
+    ensure_eq!(point.as_ref().map(Checkpoint::name), Some("third"), "what is passed on");
+    Ok(())
 }
 
 async fn stale_writes_are_refused<B: Backend>(stage: &Stage<B>) -> Verdict {

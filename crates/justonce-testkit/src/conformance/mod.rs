@@ -56,6 +56,36 @@
 //! | [`contents`] | what is stored reads back, up to every limit |
 //! | [`restart`] | what had to be on disk is there; fences go on growing |
 //!
+//! # In production
+//!
+//! A clock for tests takes another way through a store than the clock of a server: each step has a
+//! moment of its own, so that some stores send no batches then. These chapters run on the clock of
+//! the machine, and their callers come at once. Each is a test of
+//! [`conformance_in_production!`](crate::conformance_in_production).
+//!
+//! | chapter | what must hold |
+//! |---|---|
+//! | [`at_once`] | each generated case in which no time passes matches the function, in batches |
+//! | [`lapses`] | leases, back-offs and retentions that really end, for many operations at once |
+//! | [`reopened`] | what went in batches is there after the server was killed |
+//! | [`duplicates`], [`dropped`], [`contents`] | as above |
+//!
+//! ```
+//! use justonce_core::Timestamp;
+//! use justonce_core::memory::MemoryStore;
+//! use justonce_testkit::conformance::{OnSystemClock, Survival};
+//! use std::time::SystemTime;
+//!
+//! justonce_testkit::conformance_in_production!(memory, || OnSystemClock::open(
+//!     Survival::Nothing,
+//!     async || Ok(MemoryStore::new(|| Timestamp::from(SystemTime::now())))
+//! ));
+//! # fn main() {}
+//! ```
+//!
+//! A store with batches tells how many it has sent ([`OnSystemClock::counting`]): the chapters fail
+//! if there were none.
+//!
 //! # How the cases are made
 //!
 //! A *script* is a list of acts with the moments at which they are due. Fences, tokens and moments
@@ -66,20 +96,24 @@
 //! concurrently. Beside each record goes an oracle that knows only the function.
 
 mod act;
+mod at_once;
 mod backend;
 mod cases;
 mod chapter;
 mod contents;
 mod coverage;
+mod crowd;
 mod deviation;
 mod dropped;
 mod duplicates;
 mod every_case;
 mod fencing;
+mod lapses;
 mod listing;
 mod oracle;
 mod population;
 mod races;
+mod reopened;
 mod restart;
 mod retention;
 mod run;
@@ -89,12 +123,14 @@ mod setting;
 mod stage;
 mod stats;
 mod sweep;
+mod system_clock;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod tolerance;
 mod waiters;
 
+pub use at_once::at_once;
 pub use backend::{Backend, OnManualClock, Survival};
 pub use chapter::run;
 pub use contents::contents;
@@ -103,11 +139,14 @@ pub use dropped::dropped;
 pub use duplicates::duplicates;
 pub use every_case::every_case;
 pub use fencing::fencing;
+pub use lapses::lapses;
 pub use listing::listing;
 pub use races::{races_2, races_50, races_1000};
+pub use reopened::reopened;
 pub use restart::restart;
 pub use retention::retention;
 pub use stats::stats;
 pub use sweep::sweep;
+pub use system_clock::OnSystemClock;
 pub use timeline::timeline;
 pub use waiters::waiters;

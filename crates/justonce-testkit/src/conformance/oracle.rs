@@ -63,6 +63,11 @@ impl Oracle {
         self.stored.as_ref().map(|stored| &stored.entry)
     }
 
+    /// The number of its policy.
+    pub(super) const fn policy(&self) -> usize {
+        self.policy
+    }
+
     /// The state at a moment.
     pub(super) fn state(&self, now: Timestamp) -> StateName {
         self.entry().map_or(StateName::Absent, |entry| state_at(entry, now))

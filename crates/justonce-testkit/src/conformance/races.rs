@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use justonce_core::store::Records;
 use justonce_core::{
     Action, Answer, Busy, BusyWhy, Claimed, Existing, Failure, FailureKind, Lost, NoteKind,
     OnLapsed, Operation, Outcome, Step, UnknownReason,
@@ -11,7 +10,7 @@ use justonce_core::{
 use super::backend::Backend;
 use super::deviation::{Deviation, Verdict, ensure, ensure_eq};
 use super::runner::Stage;
-use super::stage::{operation, together};
+use super::stage::operation;
 
 /// How many callers all rounds of one race have together, at least.
 const CALLERS: usize = 100;
@@ -70,12 +69,7 @@ impl<B: Backend> Race<B> {
 
     /// All take a step at the same moment.
     async fn all(&self, step: impl Fn(usize) -> Step) -> Result<Vec<Answer>, Deviation> {
-        let answers = together(self.callers, |number| {
-            let (store, step) = (Arc::clone(&self.stage.store), step(number));
-            async move { store.apply(&step).await }
-        });
-        let answers: Result<Vec<Answer>, _> = answers.await?.into_iter().collect();
-        Ok(answers?)
+        self.stage.all((0..self.callers).map(step)).await
     }
 
     async fn all_begin(&self, operation: &Operation) -> Result<Vec<Answer>, Deviation> {
@@ -220,7 +214,7 @@ impl<B: Backend> Race<B> {
 }
 
 /// Checks that one of the begins claimed and all others got that claim as existing.
-fn one_claim(answers: &[Answer]) -> Result<Claimed, Deviation> {
+pub(super) fn one_claim(answers: &[Answer]) -> Result<Claimed, Deviation> {
     let mut claims = answers.iter().filter_map(|answer| match answer {
         Answer::Claimed(claimed) => Some(claimed),
         _ => None,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use justonce_core::store::{Maintenance, SweepReport};
 use justonce_core::{
-    Action, AfterRetention, Answer, Existing, MAX_RETENTION, OnLapsed, Operation, Outcome, Policy,
-    UnknownReason,
+    Action, AfterRetention, Answer, Entropy, Existing, Key, MAX_RETENTION, OnLapsed, Operation,
+    Outcome, Policy, Scope, UnknownReason,
 };
 
 use super::backend::Backend;
@@ -27,7 +27,33 @@ pub async fn retention<B: Backend>(backend: B) -> Verdict {
         ends_in_a_new_operation(&stage, sweeps).await?;
         ends_in_a_tombstone(&stage, sweeps).await?;
     }
+    late_begins_are_refused(&stage).await?;
     never_ends_without_an_outcome(&stage).await
+}
+
+/// A key that says when it was issued is refused from the moment when all traces of its operation
+/// may be gone, unless a record is there.
+async fn late_begins_are_refused<B: Backend>(stage: &Stage<B>) -> Verdict {
+    let (issued, entropy) = (stage.backend.now().await?, Entropy::seeded(17));
+    let asked = |after| {
+        let policy = Arc::new(stage.setting.base().after_retention(after).build()?);
+        let scope = Scope::builder().tenant("late").build()?;
+        let operation = Operation::without_fingerprint(scope, Key::issued(issued, &entropy));
+        Ok::<_, Deviation>(operation.with_policy(policy))
+    };
+    let refuse = AfterRetention::Refuse(stage.setting.lease);
+    let (in_time, late, new) = (asked(refuse)?, asked(refuse)?, asked(AfterRetention::New)?);
+    let retention = late.policy().retention();
+    stage.advance(retention - stage.setting.tick).await?;
+    stage.claim(&in_time).await?;
+    stage.advance(stage.setting.tick).await?;
+    let expired = Answer::Existing(Existing::Expired(issued.after(retention)));
+    ensure_eq!(stage.begin(&late).await?, expired, "a late begin");
+    ensure_eq!(stage.get(&late).await?, None, "after a late begin");
+    let again = stage.begin(&in_time).await?;
+    let is_busy = matches!(again, Answer::Existing(Existing::Busy(_)));
+    ensure!(is_busy, "a late begin of what runs was answered {again:?}");
+    stage.claim(&new).await.map(drop)
 }
 
 /// Takes a long time to complete, so that counting from the begin would be seen.

@@ -35,6 +35,11 @@ impl Run {
         self.lines.extend(lines);
     }
 
+    /// Whether no line waits for a moment.
+    pub(super) fn is_immediate(&self) -> bool {
+        self.lines.iter().all(|line| line.when == When::Now)
+    }
+
     /// When the next line is due. Lines whose boundary does not exist under this policy are
     /// skipped: the script is then one for another state.
     pub(super) fn due<B: Backend>(

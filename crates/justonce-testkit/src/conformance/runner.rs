@@ -62,7 +62,8 @@ impl<B: Backend> Stage<B> {
     }
 }
 
-/// Runs all scripts to their ends. The runs come back in their order.
+/// Runs all scripts to their ends, or until more have deviated than are shown. The runs come back
+/// in their order.
 pub(super) async fn play<B: Backend>(
     stage: &Arc<Stage<B>>,
     runs: Vec<Run>,
@@ -77,6 +78,9 @@ pub(super) async fn play<B: Backend>(
         let now = stage.go_to(moment).await?;
         for (number, run) in take_steps(stage, due, now).await? {
             schedule.add(number, run, now, stage, &mut ended);
+        }
+        if ended.values().filter(|run| run.deviation.is_some()).count() >= SHOWN {
+            break;
         }
     }
     Ok(ended.into_values().collect())

@@ -59,6 +59,19 @@ impl<B: Backend> Stage<B> {
         Ok(self.store.apply(&Step::new(operation.id(), action)).await?)
     }
 
+    /// Takes all steps at the same moment. The answers come in their order.
+    pub(super) async fn all(
+        &self,
+        steps: impl ExactSizeIterator<Item = Step>,
+    ) -> Result<Vec<Answer>, Deviation> {
+        let answers = together(steps.map(|step| {
+            let store = Arc::clone(&self.store);
+            async move { store.apply(&step).await }
+        }));
+        let answers: Result<Vec<Answer>, _> = answers.await?.into_iter().collect();
+        Ok(answers?)
+    }
+
     /// A write that must be applied.
     pub(super) async fn write(
         &self,
@@ -100,20 +113,20 @@ impl<B: Backend> Stage<B> {
     }
 }
 
-/// Runs so many futures in tasks of their own that all start at the same moment. The results come
-/// in the order of the numbers.
+/// Runs futures in tasks of their own that all start at the same moment. The results come in their
+/// order.
 pub(super) async fn together<T, F>(
-    count: usize,
-    make: impl Fn(usize) -> F,
+    work: impl ExactSizeIterator<Item = F>,
 ) -> Result<Vec<T>, Deviation>
 where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
+    let count = work.len();
     let start = Arc::new(Barrier::new(count));
     let mut tasks = JoinSet::new();
-    for number in 0..count {
-        let (start, work) = (Arc::clone(&start), make(number));
+    for (number, work) in work.enumerate() {
+        let start = Arc::clone(&start);
         tasks.spawn(async move {
             start.wait().await;
             (number, work.await)

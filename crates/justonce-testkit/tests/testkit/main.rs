@@ -1,4 +1,5 @@
 //! The conformance suite passes on the memory store.
 
 mod memory;
+mod production;
 mod ticking;

@@ -1,0 +1,127 @@
+//! Mutants of the scripts of the Redis store, by file.
+
+use super::mutant::{Mutant, mutant};
+
+/// Why writes that are there for WAIT alone may be missing.
+pub(super) const WAIT: &str = "for WAIT, Redis 7 counts every command of a connection, also one \
+    that writes nothing; the store does not rely on it";
+
+/// The mutants of the scripts of single steps.
+pub(super) const SCRIPTS: &[Mutant] = &[
+    // What acknowledges and writes nothing comes first.
+    mutant("lua/complete_batch.lua", "  redis.call('MSET', unpack(KEYS, 1, filled))\n", ""),
+    mutant("lua/complete_batch.lua", "raw, seen[record] = not seen[record] and raw, true", ""),
+    mutant("lua/complete_batch.lua", "letters[at] = 'a'", "letters[at] = 'd'"),
+    mutant("lua/begin_batch.lua", "  redis.call('MSET', unpack(ARGV, 1, filled + 2))\n", ""),
+    mutant("lua/begin_batch.lua", "unpack(ARGV, 1, filled + 2)", "unpack(ARGV, 1, filled)")
+        .by("together::"),
+    mutant("lua/begin_batch.lua", "fence, filled = fence + 1, filled + 2", "filled = filled + 2"),
+    mutant("lua/begin_batch.lua", "claimed[record] = true", ""),
+    mutant("lua/begin_batch.lua", " and is_kept(raw, now)", ""),
+    mutant("lua/begin_batch.lua", "letter, given[#given + 1] = 'r', raw", "letter = 'r'"),
+    mutant("lua/begin_batch.lua", "given[3] = all_letters(letters, count, 'c')", ""),
+    mutant("lua/abandon.lua", "elseif is_stale(r) then", "elseif false then"),
+    mutant("lua/abandon.lua", "  hold(r, ARGV[4], since, ARGV[5])\n", ""),
+    mutant("lua/abandon.lua", "math.min(r.till, now)", "now"),
+    mutant("lua/abandon.lua", "elseif now >= r.till then\n  return same()\n", ""),
+    mutant("lua/abandon.lua", "r.till, r.changed = now, now", "r.changed = now"),
+    mutant("lua/abandon.lua", "note(r, own_fence(r), 'given_up', ARGV[4], ARGV[5])", ""),
+    mutant("lua/abandon.lua", "store_ended(r)\n", ""),
+    mutant(
+        "lua/begin.lua",
+        "if r.on_lapsed ~= RESUME or r.point == '' then",
+        "if r.point == '' then",
+    ),
+    mutant("lua/begin.lua", "r.attempt = math.min(r.attempt + 1, 4294967295)", ""),
+    mutant("lua/begin.lua", ", r.fence + 1)", ", 0)").by("together::"),
+    mutant("lua/begin.lua", "  store(r, true)\n", ""),
+    mutant("lua/begin.lua", "note(r, own_fence(r), 'taken_over', ⋯)\n", ""),
+    mutant("lua/begin.lua", "redis.call('SET', KEYS[3], string.format('%d', r.fence))", "")
+        .by("together::"),
+    mutant("lua/begin.lua", "wake({ fence = before })", ""),
+    mutant("lua/begin.lua", "string.byte(print) ~= string.byte(requested) or ", ""),
+    mutant(
+        "lua/begin.lua",
+        "now < ends + r.refuse and { now, raw } or claim_this()",
+        "claim_this()",
+    ),
+    mutant("lua/begin.lua", "    hold(r, reason, since)\n", ""),
+    mutant("lua/begin.lua", "if not r then\n  return 'damaged'\nelseif", "if"),
+    mutant("lua/checkpoint.lua", "elseif is_stale(r) then", "elseif false then"),
+    mutant("lua/checkpoint.lua", "r.state == 'U' or is_held(r)", "r.state == 'U'"),
+    mutant("lua/checkpoint.lua", "number < r.number or ", ""),
+    mutant("lua/checkpoint.lua", "note(r, own_fence(r), 'checkpointed', ARGV[6])", ""),
+    mutant("lua/checkpoint.lua", "store(r, false)\n", ""),
+    mutant("lua/complete.lua", "elseif is_stale(r) then", "elseif false then"),
+    mutant("lua/complete.lua", "return settle(r, 'C', ARGV[4], 'completed')", "return 'applied'"),
+    mutant("lua/complete.lua", " and r.reply == ARGV[4]", ""),
+    mutant("lua/count.lua", "for class = 0, 6 do", "for class = 0, 5 do"),
+    mutant("lua/count.lua", "redis.call('ZCOUNT', key, from, to)", "0"),
+    mutant("lua/count.lua", "'LIMIT', 0, ARGV[2]", "'LIMIT', 0, 0"),
+    mutant("lua/due.lua", "{ 1, 2, 3, 5, 6 }", "{ 2, 3, 5, 6 }"),
+    mutant("lua/due.lua", "{ 1, 2, 3, 5, 6 }", "{ 1, 2, 3, 6 }"),
+    mutant("lua/due.lua", "      range, from, to = 'ZREVRANGEBYSCORE'⋯- now\n", ""),
+    mutant("lua/due.lua", "0, limit - #found)", "0, limit)")
+        .survives("the caller takes no more ids than it asked for: more only cost"),
+    mutant("lua/erase.lua", "elseif string.sub(raw, 9, 16) ~= ARGV[3] then", "elseif false then"),
+    mutant("lua/erase.lua", " and not ends then", " and false then"),
+    mutant("lua/erase.lua", " and now >= ends + r.refuse then", " then"),
+    mutant("lua/erase.lua", "\nremove(r)\n", "\n"),
+    mutant("lua/expire.lua", "elseif is_stale(r) then", "elseif false then"),
+    mutant("lua/expire.lua", "elseif r.state ~= 'C' and r.state ~= 'F' then", "elseif false then"),
+    mutant("lua/expire.lua", "  bury(r, now)\n", ""),
+    mutant("lua/fail.lua", "digit * jitter", "digit"),
+    mutant("lua/fail.lua", "math.min(r.attempt - 1, 63), r.max)", "0, r.max)"),
+    mutant("lua/fail.lua", " and not is_last(r)", ""),
+    mutant("lua/fail.lua", "r.also = r.till + r.retention", "r.also = now + r.retention"),
+    mutant("lua/fail.lua", "note(r, own_fence(r), 'failed_for_now')", ""),
+    mutant("lua/fail.lua", "    store_ended(r)\n", ""),
+    mutant("lua/fail.lua", "elseif is_stale(r) then", "elseif false then"),
+    mutant("lua/fail.lua", "return settle(r, 'F', ARGV[4], 'failed_for_good')", "return 'applied'"),
+    mutant("lua/mark.lua", "redis.call('SET', KEYS[1], '')\n", "").by("replicas::").survives(WAIT),
+    mutant("lua/mark.lua", "redis.call('DEL', KEYS[1])\n", "").by("replicas::"),
+    mutant("lua/outcome_forget.lua", "redis.call('SET', KEYS[2], now, 'PX', ARGV[2])", "")
+        .by("outcomes::"),
+    mutant("lua/outcome_forget.lua", "return redis.call('DEL', KEYS[1])", "return 0")
+        .by("outcomes::"),
+    mutant("lua/outcome_get.lua", "{ now, redis.call('GET', KEYS[1]) }", "{ now, false }")
+        .by("outcomes::"),
+    mutant("lua/outcome_put.lua", "now >= till or ", "").by("outcomes::"),
+    mutant("lua/outcome_put.lua", " or (forgotten and forgotten >= look)", "").by("outcomes::"),
+    mutant("lua/outcome_put.lua", ", 'PX', till - now", "").by("outcomes::"),
+    mutant("lua/outcome_put.lua", "redis.call('SET', KEYS[1], ARGV[4], 'PX', till - now)\n", "")
+        .by("outcomes::"),
+    mutant("lua/peek.lua", "local raw = redis.call('GET', KEYS[1])", "local raw = false"),
+    mutant("lua/peek.lua", "{ now, raw }", "{ now - 1, raw }"),
+    mutant("lua/release.lua", "elseif is_stale(r) then", "elseif false then"),
+    mutant("lua/release.lua", "return release(r)", "return 'applied'"),
+    mutant("lua/release.lua", "elseif is_free(r) then", "elseif false then"),
+    mutant("lua/renew.lua", "elseif is_stale(r) then", "elseif false then"),
+    mutant("lua/renew.lua", "r.state == 'U' or is_held(r)", "r.state == 'U'"),
+    mutant("lua/renew.lua", "if now >= cap then\n  return 'capped'\nend\n", ""),
+    mutant("lua/renew.lua", "math.min(now + r.lease, cap)", "now + r.lease"),
+    mutant(
+        "lua/renew.lua",
+        "math.max(math.min(now + r.lease, cap), r.till)",
+        "math.min(now + r.lease, cap)",
+    )
+    .by("together::"),
+    mutant("lua/renew.lua", "store(r, true)\n", ""),
+    mutant("lua/resolve.lua", "elseif is_stale(r) then", "elseif false then"),
+    mutant("lua/resolve.lua", "return settle(r, 'C', ARGV[4], unpack(words))", "return 'applied'"),
+    mutant("lua/resolve.lua", "return settle(r, 'F', ARGV[4], unpack(words))", "return 'applied'"),
+    mutant("lua/resolve.lua", "r.point, r.number = '', 0", ""),
+    mutant("lua/resolve.lua", "return refuse(r, 'resolve', 'not_unknown')", "return same()"),
+    mutant("lua/sweep.lua", "redis.call('ZREM', KEYS[2], member())", "").by("contents::"),
+    mutant("lua/sweep.lua", "if now < r.till then\n    return 'kept'\n  end\n", ""),
+    mutant("lua/sweep.lua", "  hold(r, held_because(r), r.till)\n", ""),
+    mutant("lua/sweep.lua", "elseif now >= ends + r.refuse then", "elseif false then"),
+    mutant("lua/sweep.lua", "bury(r, ends)\n", ""),
+    mutant("lua/watch.lua", "  redis.call('SETRANGE', KEYS[1], 3, string.char(1))\n", ""),
+    mutant("lua/watch.lua", " or string.sub(head, 9, 16) ~= ARGV[2]", ""),
+    mutant(
+        "lua/watch.lua",
+        "elseif now >= struct.unpack('>I8', head, 37) then",
+        "elseif false then",
+    ),
+];
