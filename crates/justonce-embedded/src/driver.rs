@@ -42,6 +42,7 @@ impl EmbeddedBuilder {
         self.workers = false;
         let Prepared { writer, applier, warnings, directory, lock } = self.prepare()?;
         let state = Arc::clone(&applier.state);
+        state.reads.never_apart();
         let fails = Arc::<AtomicBool>::default();
         let (commits, writer) = GroupCommit::driven(Disk { writer, fails: Arc::clone(&fails) });
         let threads =

@@ -27,18 +27,37 @@ pub(crate) struct Reads {
     fast: AtomicU32,
     /// The places of reads on other threads.
     places: Arc<Semaphore>,
+    /// Whether all are made on the caller's thread.
+    #[cfg(feature = "simulation")]
+    never_apart: std::sync::atomic::AtomicBool,
 }
 
 impl Default for Reads {
     fn default() -> Self {
-        Self { fast: AtomicU32::new(0), places: Arc::new(Semaphore::new(MAX_APART)) }
+        Self {
+            fast: AtomicU32::new(0),
+            places: Arc::new(Semaphore::new(MAX_APART)),
+            #[cfg(feature = "simulation")]
+            never_apart: false.into(),
+        }
     }
 }
 
 impl Reads {
     /// Whether a read may be made on the caller's thread.
     pub(crate) fn are_fast(&self) -> bool {
+        #[cfg(feature = "simulation")]
+        if self.never_apart.load(Ordering::Relaxed) {
+            return true;
+        }
         self.fast.load(Ordering::Relaxed) >= FAST_IN_A_ROW
+    }
+
+    /// From here on no read is made on another thread: a simulation has one thread, and its time
+    /// stands still while another one works.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn never_apart(&self) {
+        self.never_apart.store(true, Ordering::Relaxed);
     }
 
     /// Makes a read on this thread, and learns from how long it took.

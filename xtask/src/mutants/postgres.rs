@@ -95,6 +95,7 @@ pub(super) const STATEMENTS: &[Mutant] = &[
     mutant("sql/expire_or_erase.sql", "$1, $2, $3, $4)\n", "$1,$2,$3,NOT $4)"),
     mutant("sql/forget_messages.sql", "$1, $2)\n", "$1,$2/9)").by("transactional::"),
     mutant("sql/get.sql", "id = $1", "id > $1"),
+    mutant("sql/list_one.sql", "id = $1", "id >= $1"),
     mutant("sql/list.sql", "id > $1", "id >= $1"),
     mutant("sql/list.sql", "changed_at >= $4::bigint", "changed_at > $4::bigint"),
     mutant("sql/list.sql", "NOT IN ('in_progress', 'unknown')", "= 'tombstone'"),

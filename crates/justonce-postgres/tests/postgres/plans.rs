@@ -10,8 +10,9 @@ use justonce_testbed::{PostgresOptions, PostgresServer};
 const SESSION: &str = include_str!("../../sql/session_steps.sql");
 const READS: &str = include_str!("../../sql/session_reads.sql");
 /// What lists and counts, with values for its parameters, and the indexes that it goes by.
-const LISTINGS: [(&str, &str, &[&str]); 8] = [
+const LISTINGS: [(&str, &str, &[&str]); 9] = [
     ("list", "('', NULL, 500, NULL, '')", &["records_pkey"]),
+    ("list_one", PAGE, &["records_pkey"]),
     ("list_unknown", PAGE, &["records_claims_due", "records_unknown"]),
     ("list_in_progress", PAGE, &["records_claims_due", "records_claims_free"]),
     ("list_failed", PAGE, &["records_failed"]),

@@ -122,7 +122,7 @@ fn a_backup_needs_the_token_and_a_place_that_is_free() {
     let admin = gateway.admin.to_string();
     let to = home.path().join("backup");
     let told = refused(&["backup", text(&to), "--admin", &admin]);
-    assert!(told.contains("demands its admin token") && !to.exists(), "{told}");
+    assert!(told.contains("requires its admin token") && !to.exists(), "{told}");
     let with_token = ["backup", text(&to), "--admin", &admin, "--token", "s3cret"];
     done(&with_token);
     let told = refused(&with_token);
