@@ -10,7 +10,7 @@
 //!    calls and these lines among it, in the order in which they began and ended.
 //! 3. A [model of a disk](disk) goes through the recording. It knows of every file and directory
 //!    what is durable and what was asked for since.
-//! 4. At many points it is [cut](cut): of what is not durable each part is kept, lost or torn.
+//! 4. At many points it is [cut]: of what is not durable each part is kept, lost or torn.
 //! 5. Each state is written to a directory, [opened and compared](check) with what had been
 //!    acknowledged until then ([history]).
 //!

@@ -214,6 +214,7 @@ fn an_engine_that_ends_takes_no_connection_from_the_next_one() {
 
 /// The check of the servers is taken over by a runtime that is blocked before it has ended.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a runtime stands still for that time")]
 fn steps_are_taken_though_the_runtime_that_checks_the_servers_anew_is_blocked() {
     let server = RedisServer::start().unwrap();
     let opener = runtime();
