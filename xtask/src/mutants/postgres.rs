@@ -25,15 +25,17 @@ pub(super) const STATEMENTS: &[Mutant] = &[
         "sql/complete_batch.sql",
         "due = coalesce($1, @schema@.arrived_1()) + retention",
         "due = due",
-    ),
-    mutant("sql/complete_batch.sql", "notes_dropped + @schema@.crowded_1(notes)", "notes_dropped"),
+    )
+    .by("at_once"),
+    mutant("sql/complete_batch.sql", "notes_dropped + @schema@.crowded_1(notes)", "notes_dropped")
+        .by("at_once"),
     mutant(
         "sql/begin_batch.sql",
         "    INSERT INTO ⋯RETURNING id, fence\n",
         "SELECT id, nextval('@schema@.fences') AS fence FROM asked WHERE NOT EXISTS (\n\
          SELECT FROM @schema@.records AS kept WHERE kept.id = asked.id)\n",
     ),
-    mutant("sql/begin_batch.sql", "$11 <> 'rerun', ", "true, ").by("production::"),
+    mutant("sql/begin_batch.sql", "$11 <> 'rerun', ", "true, ").by("reopened"),
     mutant(
         "sql/begin_batch.sql",
         "current_setting('justonce.no_crash_in', true) = @channel@\n            AND ",

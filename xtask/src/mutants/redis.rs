@@ -46,7 +46,7 @@ pub(super) const SCRIPTS: &[Mutant] = &[
         "claim_this()",
     ),
     mutant("lua/begin.lua", "    hold(r, reason, since)\n", ""),
-    mutant("lua/begin.lua", "if not r then\n  return 'damaged'\nelseif", "if"),
+    mutant("lua/begin.lua", "if not r then\n  return 'damaged'\nelseif", "if").by("contents::"),
     mutant("lua/checkpoint.lua", "elseif is_stale(r) then", "elseif false then"),
     mutant("lua/checkpoint.lua", "r.state == 'U' or is_held(r)", "r.state == 'U'"),
     mutant("lua/checkpoint.lua", "number < r.number or ", ""),

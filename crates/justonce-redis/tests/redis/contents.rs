@@ -35,6 +35,20 @@ fn put(server: &RedisServer, id: &RecordId, bytes: &[u8]) {
     redis::cmd("SET").arg(key(id)).arg(bytes).exec(&mut connection).unwrap();
 }
 
+/// A record with each byte of its head changed, but for the one that says whether somebody waits.
+fn damaged_heads(whole: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    (0..77).filter(|at| *at != 3).map(|at| {
+        let mut changed = whole.to_vec();
+        changed[at] ^= 0x40;
+        changed
+    })
+}
+
+/// A record that ends too early, at every length.
+fn cuts(whole: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    (0..whole.len()).map(|length| whole[..length].to_vec())
+}
+
 fn is_damaged<T>(result: StoreResult<T>) -> bool {
     result.is_err_and(|error| is_not_applied(&error, StoreErrorKind::Damaged))
 }
@@ -73,14 +87,7 @@ async fn a_damaged_claim_is_neither_renewed_nor_completed() {
     let fence = claim(&store, &operation).await.fence;
     let id = operation.id();
     let whole = record(&server, &id);
-    // The head, without the byte that says whether somebody waits.
-    let changed = (0..77).filter(|at| *at != 3).map(|at| {
-        let mut changed = whole.clone();
-        changed[at] ^= 0x40;
-        changed
-    });
-    let cut = (0..whole.len()).map(|length| whole[..length].to_vec());
-    for damaged in changed.chain(cut) {
+    for damaged in damaged_heads(&whole).chain(cuts(&whole)) {
         put(&server, &id, &damaged);
         assert!(is_damaged(complete(&store, &operation, fence, "x").await), "{damaged:?}");
         let renew = Step::new(id, Action::Renew(fence));
@@ -203,6 +210,25 @@ async fn a_record_that_was_removed_by_hand_leaves_the_index_with_the_next_sweep(
     redis::cmd("DEL").arg(key(&operation.id())).exec(&mut connection).unwrap();
     store.apply(&Step::new(operation.id(), Action::Sweep)).await.unwrap();
     assert_eq!(store.stats().await.unwrap(), justonce_core::store::Stats::default());
+}
+
+#[tokio::test]
+async fn a_damaged_claim_that_has_lapsed_is_not_taken_over() {
+    let server = RedisServer::start().unwrap();
+    let store = RedisStore::builder(server.url()).open().await.unwrap();
+    let operation = plain("lapsed");
+    let fence = claim(&store, &operation).await.fence;
+    let id = operation.id();
+    let gone = Step::new(id, Action::Abandon(fence, UnknownReason::Dropped.into()));
+    assert_eq!(store.apply(&gone).await.unwrap(), Answer::Applied);
+    let whole = record(&server, &id);
+    for damaged in damaged_heads(&whole).chain(cuts(&whole)) {
+        put(&server, &id, &damaged);
+        assert!(is_damaged(begin(&store, &operation).await), "{damaged:?}");
+        assert_eq!(record(&server, &id), damaged, "damage is left alone");
+    }
+    put(&server, &id, &whole);
+    assert_eq!(claim(&store, &operation).await.attempt, 2, "the whole record is taken over");
 }
 
 /// *Not applied* is said only where nothing was.

@@ -60,11 +60,13 @@ pub(super) enum Pick {
     NeverGiven,
 }
 
-/// Which of two different things to store.
+/// Which of different things to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Say {
     First,
     Second,
+    /// An outcome or a checkpoint without contents.
+    Empty,
 }
 
 /// Which resolution.

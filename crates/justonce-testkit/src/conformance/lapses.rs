@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use justonce_core::store::Maintenance;
 use justonce_core::{
     Action, AfterRetention, Answer, BackOff, Checkpoint, Claimed, Entropy, Existing, Failure,
     FailureKind, Fence, Key, Lost, OnFailure, OnLapsed, Operation, Outcome, Step, UnknownReason,
@@ -146,6 +147,8 @@ async fn retentions_end<B: Backend>(stage: &Stage<B>, rule: OnLapsed) -> Verdict
                 let is_refused = matches!(answer, Answer::Existing(Existing::Expired(_)));
                 ensure!(is_refused, "a tombstone answered {answer:?}");
             }
+            let report = stage.store.sweep(usize::MAX).await?;
+            ensure_eq!(usize::try_from(report.buried)?, crowd.operations.len(), "records buried");
             for answer in crowd.complete(&first, done).await? {
                 ensure_eq!(answer, Answer::Lost(Lost::Gone), "a completion after the retention");
             }

@@ -21,7 +21,7 @@ pub(super) struct Oracle {
     scope: Scope,
     key: Key,
     policy: usize,
-    points: [Checkpoint; 2],
+    points: [Checkpoint; 3],
     asked: Checkpoint,
     /// What must be stored.
     pub(super) stored: Option<Stored>,
@@ -49,7 +49,7 @@ impl Oracle {
             scope,
             key,
             policy,
-            points: [point("charged")?, point("shipped")?],
+            points: [point("charged")?, point("shipped")?, Checkpoint::new("empty", "")?],
             asked: point("asked")?,
             stored: None,
             fences: Vec::new(),
@@ -88,10 +88,11 @@ impl Oracle {
             Act::Release(pick) => Action::Release(self.fence(pick)),
             Act::Renew(pick) => Action::Renew(self.fence(pick)),
             Act::Checkpoint(pick, say) => {
-                let [first, second] = &self.points;
+                let [first, second, empty] = &self.points;
                 let point = match say {
                     Say::First => first,
                     Say::Second => second,
+                    Say::Empty => empty,
                 };
                 Action::Checkpoint(self.fence(pick), point.clone())
             }
@@ -194,6 +195,7 @@ fn outcome(what: &str, say: Say) -> Outcome {
     match say {
         Say::First => Outcome::bytes(format!("{what}: receipt 17")),
         Say::Second => Outcome::bytes(format!("{what}: receipt 18")),
+        Say::Empty => Outcome::empty(),
     }
 }
 

@@ -10,7 +10,7 @@ use Act::{
 use Boundary::{BackOffEnd, LeaseEnd, RetentionEnd, TombstoneEnd};
 use FailureKind::{Passing, Permanent};
 use Pick::Current;
-use Say::{First, Second};
+use Say::{Empty, First, Second};
 
 /// A way to a state. Where it ends depends on the policy: a failure that is to be replayed ends
 /// in another state than one that is to be retried.
@@ -63,6 +63,8 @@ fn ends() -> Vec<Prelude> {
         prelude("released", lines(Release(Current))),
         prelude("failed for good", lines(Fail(Current, Permanent, First))),
         prelude("failed for now", lines(FAIL)),
+        // What was released has no outcome either, but no back-off.
+        prelude("failed for now without contents", lines(Fail(Current, Passing, Empty))),
         prelude("failed with a checkpoint", [Line::now(BEGIN), Line::now(SAVE), Line::now(FAIL)]),
         prelude("tried again", [Line::now(BEGIN), Line::now(FAIL), retry]),
         prelude("failed twice", [Line::now(BEGIN), Line::now(FAIL), retry, Line::now(FAIL)]),
