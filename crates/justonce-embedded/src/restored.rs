@@ -115,11 +115,11 @@ impl Losses {
     }
 
     /// The restore by which an operation may have been lost.
-    fn of(&self, begin: &Begin, now: Timestamp) -> Option<&Loss> {
+    fn of(&self, begin: &Begin, clock_now: Timestamp) -> Option<&Loss> {
         let issued = begin.key.issued_at();
         self.0.iter().find(|loss| match issued {
             Some(issued) => loss.issued_from <= issued && issued < loss.issued_until,
-            None => now < loss.undated_until,
+            None => clock_now < loss.undated_until,
         })
     }
 
@@ -173,6 +173,14 @@ pub(crate) fn clear_acceptance(directory: &Path) -> io::Result<()> {
     }
 }
 
+/// What the store may have lost, and the machine's time: the store's may be ahead of it, and a
+/// restore counts by the machine's.
+#[derive(Clone, Copy)]
+pub(crate) struct Lost<'a> {
+    pub(crate) losses: &'a Losses,
+    pub(crate) clock_now: Timestamp,
+}
+
 /// Makes an operation unknown that would be claimed, if it may have been executed in the time that
 /// was lost. Without a fence the decision stays: it is made again with one.
 pub(crate) fn hold_lost(
@@ -181,22 +189,27 @@ pub(crate) fn hold_lost(
     action: &Action,
     now: Timestamp,
     fresh: Fence,
-    losses: &Losses,
+    may_lack: Lost<'_>,
 ) -> Decision {
     let Action::Begin(begin) = action else { return decision };
     if !matches!(decision.answer, Answer::Claimed(_)) || fresh == Fence::NONE {
         return decision;
     }
     let held = match entry.filter(|entry| state_at(entry, now) != StateName::Absent) {
-        None => lost(begin, now, fresh, losses),
-        Some(entry) => interrupted(entry, now, fresh, losses),
+        None => lost(begin, now, fresh, may_lack),
+        Some(entry) => interrupted(entry, now, fresh, may_lack.losses),
     };
     held.unwrap_or(decision)
 }
 
 /// What is not found, and may have been executed.
-fn lost(begin: &Begin, now: Timestamp, fence: Fence, losses: &Losses) -> Option<Decision> {
-    let loss = losses.of(begin, now).filter(|_| begin.policy.on_lapsed() != OnLapsed::Rerun)?;
+fn lost(
+    begin: &Begin,
+    now: Timestamp,
+    fence: Fence,
+    Lost { losses, clock_now }: Lost<'_>,
+) -> Option<Decision> {
+    let loss = losses.of(begin, clock_now).filter(|_| begin.policy.on_lapsed() != OnLapsed::Rerun)?;
     let subject = Subject {
         scope: begin.scope.clone(),
         key: begin.key.clone(),

@@ -19,7 +19,7 @@ use crate::commit::Ticket;
 use crate::disk::Disk;
 use crate::live_order::LiveOrder;
 use crate::reads::Reads;
-use crate::restored::{self, Losses};
+use crate::restored::{self, Losses, Lost};
 use crate::rows::PendingRows;
 use crate::write::DiskState;
 
@@ -202,6 +202,11 @@ impl State {
         self.time.clock.now()
     }
 
+    /// When the store's time was last brought back to the clock; zero if it never was.
+    pub(crate) fn clock_reset_at(&self) -> Timestamp {
+        self.time.clock_reset_at
+    }
+
     /// The rules, at the store's time.
     pub(crate) fn decide(&self, entry: Option<&Entry>, action: &Action, fresh: Fence) -> Decision {
         let now = self.now();
@@ -211,8 +216,8 @@ impl State {
             decision = clock_floor::refuse_older(decision, entry, action, now, reset_at);
         }
         if !self.time.losses.is_empty() {
-            let losses = &self.time.losses;
-            decision = restored::hold_lost(decision, entry, action, now, fresh, losses);
+            let lost = Lost { losses: &self.time.losses, clock_now: self.clock_now() };
+            decision = restored::hold_lost(decision, entry, action, now, fresh, lost);
         }
         decision
     }

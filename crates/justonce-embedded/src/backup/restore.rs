@@ -23,7 +23,9 @@ use crate::clock::SystemClock;
 use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::OpenError;
-use crate::files::{Modes, create_folder, create_private, private, sync_directory, walk};
+use crate::files::{
+    Modes, create_folder, create_private, private, sync_directory, sync_if_readable, walk,
+};
 use crate::journal::{self, NAME_ALL_EVERY};
 use crate::open::{DATABASE, ENGINE_LOCK};
 use crate::restored::{Loss, fences_after};
@@ -374,7 +376,7 @@ impl Restoring<'_> {
         sync_directory(self.to)?;
         std::fs::remove_file(self.to.join(RESTORING))?;
         let whole: PathBuf = self.to.canonicalize()?;
-        whole.parent().map_or(Ok(()), sync_directory)
+        whole.parent().map_or(Ok(()), sync_if_readable)
     }
 }
 
