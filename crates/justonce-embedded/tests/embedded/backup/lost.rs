@@ -391,3 +391,56 @@ async fn what_fails_after_the_restore_is_tried_again_also_once_the_time_was_brou
     clock.advance(HOUR);
     done(&engine, &new).await;
 }
+
+/// It failed under a clock that was ahead, and went on after the backup; later the time comes to
+/// where it was written.
+#[tokio::test]
+async fn what_waited_under_a_wrong_clock_stays_unknown_when_its_time_has_come() {
+    let place = tempfile::tempdir().unwrap();
+    let names = ["store", "backup", "restored"].map(|name| place.path().join(name));
+    let [path, backup, to] = &names;
+    let waiting = undated("waiting");
+    {
+        let ahead = ManualClock::starting_at(START.after(48 * HOUR));
+        let busy = async |_| Err(HandlerError::Retryable(Outcome::bytes("busy")));
+        let ran = Engine::new(open(path, &ahead)).run(&waiting, busy).await.unwrap();
+        assert!(matches!(ran, Ran::Failed(_)), "{ran:?}");
+    }
+    let clock = ManualClock::starting_at(START);
+    let builder = EmbeddedStore::builder(path).clock(clock.clone()).reset_clock_floor();
+    let store = builder.open().unwrap();
+    clock.advance(HOUR);
+    store.backup(backup).await.unwrap();
+    // It goes on after the backup, and then the store is lost.
+    done(&Engine::new(store), &waiting).await;
+    clock.advance(HOUR);
+    let options = RestoreOptions::default().clock(clock.clone());
+    restore(backup, to, &options, &mut |_| {}).unwrap();
+    clock.set(START.after(49 * HOUR));
+    let store = open(to, &clock);
+    let held = begin(&store, &waiting).await;
+    assert!(matches!(held, Answer::Held(_)), "it is executed again: {held:?}");
+}
+
+/// The first restored store does not come up for long; its process is started again and again,
+/// ten times a second. Then the same backup is restored once more.
+#[tokio::test]
+async fn fences_go_on_above_those_of_an_earlier_restore_that_was_opened_often() {
+    let lost = Lost::new().await;
+    let (to, store) = lost.restored(&lost.options());
+    drop(store);
+    let mut highest = 0;
+    for number in 0..10 {
+        lost.clock.advance(Duration::from_millis(100));
+        let store = open(&to, &lost.clock);
+        let claimed = begin(&store, &undated(&format!("again-{number}"))).await;
+        let Answer::Claimed(claim) = claimed else { panic!("it was new") };
+        highest = claim.fence.get();
+    }
+    let again = lost.place.path().join("restored-again");
+    restore(&lost.backup, &again, &lost.options(), &mut |_| {}).unwrap();
+    let store = open(&again, &lost.clock);
+    let claimed = begin(&store, &undated("another")).await;
+    let Answer::Claimed(claim) = claimed else { panic!("it was new") };
+    assert!(claim.fence.get() > highest, "{} after {highest}", claim.fence);
+}
