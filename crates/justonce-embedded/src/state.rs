@@ -23,8 +23,9 @@ use crate::restored::{self, Losses, Lost};
 use crate::rows::PendingRows;
 use crate::write::DiskState;
 
-/// How many fences are reserved on disk ahead of those given.
-pub(crate) const RESERVED_FENCES: u64 = 1 << 20;
+/// How many fences are reserved on disk ahead of those given. Each opening skips as many, and a
+/// restore counts on it that these are not more than pass in the time that an opening takes.
+pub(crate) const RESERVED_FENCES: u64 = 1 << 16;
 
 /// What the callers and the writer thread share.
 pub(crate) struct State {

@@ -11,9 +11,7 @@ use super::error::BackupError;
 use super::list::{LIST, List, Listed, is_name};
 use super::progress::Progress;
 use super::take::BackupReport;
-use crate::files::{
-    create_folder, create_private, is_unused, sync_directory, sync_if_readable,
-};
+use crate::files::{create_folder, create_private, is_unused, sync_directory, sync_if_readable};
 
 /// The list while it is written.
 const NEW_LIST: &str = "backup.new";
