@@ -186,7 +186,9 @@ mod tests {
         };
         let (stuck, free) = (runtime(), runtime());
         let (end, ended) = channel::<()>();
-        stuck.spawn_blocking(move || drop(ended.recv()));
+        stuck.spawn_blocking(move || {
+            let _ = ended.recv();
+        });
         for number in 0..100 {
             stuck.spawn(begin(format!("stuck-{number}")));
         }
