@@ -55,19 +55,21 @@ pub(crate) fn warning(directory: &Path, ahead: Duration) -> Option<HealthWarning
 }
 
 /// Brings what is unsettled back from a time that lies ahead: the store's time was brought back
-/// since, now or before a crash that forgot this. Returns whether that changed it.
-pub(crate) fn shift_back(stored: &mut Stored, now: Timestamp) -> bool {
+/// since, now or before a crash or a backup that forgot this. It counts from then, so that it is
+/// never younger than the backup. Returns whether that changed it.
+pub(crate) fn shift_back(stored: &mut Stored, reset_at: Timestamp, now: Timestamp) -> bool {
     let Entry::Record(record) = &mut stored.entry else { return false };
     let before = record.changed_at;
     if before <= now {
         return false;
     }
-    let shifted = |moment: Timestamp| now.after(moment.since(before));
-    record.changed_at = now;
+    let since = if reset_at == Timestamp::ZERO { now } else { reset_at.min(now) };
+    let shifted = |moment: Timestamp| since.after(moment.since(before));
+    record.changed_at = since;
     match &mut record.state {
         State::InProgress(claim) => {
-            claim.claimed_at = claim.claimed_at.min(now);
-            claim.lease_until = now;
+            claim.claimed_at = claim.claimed_at.min(since);
+            claim.lease_until = since;
         }
         State::Failed(Failed::AwaitingRetry(waiting)) => {
             waiting.retry_at = shifted(waiting.retry_at);

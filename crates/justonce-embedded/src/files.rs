@@ -66,7 +66,7 @@ fn make_durable_folder(path: &Path) -> io::Result<()> {
 
 /// Syncs a directory that is not the store's. One that may be entered, but not read, cannot be
 /// synced.
-fn sync_if_readable(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_if_readable(path: &Path) -> io::Result<()> {
     match sync_directory(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced,

@@ -5,10 +5,10 @@
 //! the disk keeps every task of its thread waiting. So reads begin on other threads; after some
 //! that were fast they are made where they are needed, until one is slow.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use justonce_core::store::PerRuntime;
 use justonce_core::{StoreError, StoreErrorKind, StoreResult};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 const SLOW: Duration = Duration::from_micros(100);
 /// So many fast reads in a row show that the disk is not needed.
 const FAST_IN_A_ROW: u32 = 64;
-/// The most reads on other threads at once: each takes one.
+/// The most reads on other threads of a runtime at once: each takes one.
 const MAX_APART: usize = 16;
 
 /// How reads are made now.
@@ -25,8 +25,9 @@ const MAX_APART: usize = 16;
 pub(crate) struct Reads {
     /// How many were fast since the last slow one, up to a bound.
     fast: AtomicU32,
-    /// The places of reads on other threads.
-    places: Arc<Semaphore>,
+    /// The places of reads on other threads: each runtime has its own, so that one whose threads
+    /// are all taken keeps no other waiting.
+    places: PerRuntime<Semaphore>,
     /// Whether all are made on the caller's thread.
     #[cfg(feature = "simulation")]
     never_apart: std::sync::atomic::AtomicBool,
@@ -36,7 +37,7 @@ impl Default for Reads {
     fn default() -> Self {
         Self {
             fast: AtomicU32::new(0),
-            places: Arc::new(Semaphore::new(MAX_APART)),
+            places: PerRuntime::new(),
             #[cfg(feature = "simulation")]
             never_apart: false.into(),
         }
@@ -87,7 +88,8 @@ impl Reads {
             return read();
         };
         // The semaphore is never closed.
-        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let places = self.places.get(|| Semaphore::new(MAX_APART));
+        let place = places.acquire_owned().await.ok();
         let work = move || {
             let _place = place;
             read()

@@ -168,4 +168,35 @@ mod tests {
         drop(disk);
         drop(claim);
     }
+
+    /// All threads of a runtime that may block are taken, and steps of it wait for the disk.
+    #[test]
+    fn a_runtime_that_is_stuck_keeps_no_other_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Arc::new(EmbeddedStore::open(directory.path()).unwrap());
+        let runtime = || {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap()
+        };
+        let begin = |key: String| {
+            let key = Key::client(key).unwrap();
+            let operation = Operation::without_fingerprint(Scope::global(), key);
+            let (step, store) = (Step::begin(&operation, Owner::new("a"), Token(1)), store.clone());
+            async move { store.apply(&step).await }
+        };
+        let (stuck, free) = (runtime(), runtime());
+        let (end, ended) = channel::<()>();
+        stuck.spawn_blocking(move || {
+            let _ = ended.recv();
+        });
+        for number in 0..100 {
+            stuck.spawn(begin(format!("stuck-{number}")));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let answer = free.block_on(async {
+            tokio::time::timeout(Duration::from_secs(5), begin("free".to_owned())).await
+        });
+        drop(end);
+        assert!(matches!(answer, Ok(Ok(Answer::Claimed(_)))), "{answer:?}");
+    }
 }

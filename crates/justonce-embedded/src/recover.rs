@@ -130,7 +130,7 @@ pub(crate) fn recovered(
 fn keep_in_memory(state: &State, id: RecordId, mut stored: Stored, bytes: usize, now: Timestamp) {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     state.bounded.unsettled.replace(None, unsettled_bytes(&stored));
-    let dirty = clock_floor::shift_back(&mut stored, now);
+    let dirty = clock_floor::shift_back(&mut stored, state.clock_reset_at(), now);
     let live = Live {
         row: Some(Arc::new(Row { stored, bytes })),
         on_disk: DiskState::Live,

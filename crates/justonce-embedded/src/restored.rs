@@ -32,7 +32,7 @@ use crate::utc::utc;
 const ACCEPT_FILE: &str = "accept-lost";
 /// So many restores are told apart. The oldest two count as one before there are more.
 const MAX_LOSSES: usize = 16;
-const WORDS: usize = 6;
+const WORDS: usize = 7;
 /// A restored store goes on so many fences above those that the backup knows of...
 const FENCES_AT_LEAST: u64 = 1 << 40;
 /// ...and so many more for each millisecond that has passed since: no store gives that many.
@@ -51,8 +51,10 @@ pub(crate) struct Loss {
     pub(crate) issued_until: Timestamp,
     /// Before this moment keys that do not say when they were issued may be, too.
     pub(crate) undated_until: Timestamp,
-    /// The store's time at the backup: what has not changed since may have done so.
+    /// When anything in the backup was changed last: what has not changed since may have done so.
     pub(crate) last_change: Timestamp,
+    /// Claims with a lower fence are from before the restore.
+    pub(crate) fences_from: u64,
 }
 
 /// All that the store may have lost.
@@ -75,6 +77,7 @@ impl Losses {
                 next.issued_until = next.issued_until.max(oldest.issued_until);
                 next.undated_until = next.undated_until.max(oldest.undated_until);
                 next.last_change = next.last_change.max(oldest.last_change);
+                next.fences_from = next.fences_from.max(oldest.fences_from);
             }
         }
     }
@@ -89,43 +92,48 @@ impl Losses {
                 loss.undated_until,
                 loss.last_change,
             ]
+            .map(Timestamp::as_millis)
+            .into_iter()
+            .chain([loss.fences_from])
         };
-        self.0.iter().flat_map(words).flat_map(|word| word.as_millis().to_be_bytes()).collect()
+        self.0.iter().flat_map(words).flat_map(u64::to_be_bytes).collect()
     }
 
     /// Reads them back; nothing if these were written in another way.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (words, rest) = bytes.as_chunks::<8>();
-        let words: Vec<_> =
-            words.iter().map(|word| Timestamp::from_millis(u64::from_be_bytes(*word))).collect();
+        let words: Vec<_> = words.iter().map(|word| u64::from_be_bytes(*word)).collect();
         let (losses, more) = words.as_chunks::<WORDS>();
-        let losses = losses.iter().map(
-            |&[taken_at, restored_at, issued_from, issued_until, undated_until, last_change]| {
-                Loss {
-                    taken_at,
-                    restored_at,
-                    issued_from,
-                    issued_until,
-                    undated_until,
-                    last_change,
-                }
-            },
-        );
+        let losses = losses.iter().map(|&[times @ .., fences_from]| {
+            let [taken_at, restored_at, issued_from, issued_until, undated_until, last_change] =
+                times.map(Timestamp::from_millis);
+            Loss {
+                taken_at,
+                restored_at,
+                issued_from,
+                issued_until,
+                undated_until,
+                last_change,
+                fences_from,
+            }
+        });
         (rest.is_empty() && more.is_empty()).then(|| Self(losses.collect()))
     }
 
     /// The restore by which an operation may have been lost.
-    fn of(&self, begin: &Begin, now: Timestamp) -> Option<&Loss> {
+    fn of(&self, begin: &Begin, clock_now: Timestamp) -> Option<&Loss> {
         let issued = begin.key.issued_at();
         self.0.iter().find(|loss| match issued {
             Some(issued) => loss.issued_from <= issued && issued < loss.issued_until,
-            None => now < loss.undated_until,
+            None => clock_now < loss.undated_until,
         })
     }
 
     /// The restore since which a record has not changed.
-    fn since(&self, changed_at: Timestamp) -> Option<&Loss> {
-        self.0.iter().rev().find(|loss| changed_at <= loss.last_change)
+    fn since(&self, record: &Record) -> Option<&Loss> {
+        self.0.iter().rev().find(|loss| {
+            record.fence.get() < loss.fences_from && record.changed_at <= loss.last_change
+        })
     }
 
     /// The warning for a store that was restored.
@@ -173,6 +181,14 @@ pub(crate) fn clear_acceptance(directory: &Path) -> io::Result<()> {
     }
 }
 
+/// What the store may have lost, and the machine's time: the store's may be ahead of it, and a
+/// restore counts by the machine's.
+#[derive(Clone, Copy)]
+pub(crate) struct Lost<'a> {
+    pub(crate) losses: &'a Losses,
+    pub(crate) clock_now: Timestamp,
+}
+
 /// Makes an operation unknown that would be claimed, if it may have been executed in the time that
 /// was lost. Without a fence the decision stays: it is made again with one.
 pub(crate) fn hold_lost(
@@ -181,22 +197,28 @@ pub(crate) fn hold_lost(
     action: &Action,
     now: Timestamp,
     fresh: Fence,
-    losses: &Losses,
+    may_lack: Lost<'_>,
 ) -> Decision {
     let Action::Begin(begin) = action else { return decision };
     if !matches!(decision.answer, Answer::Claimed(_)) || fresh == Fence::NONE {
         return decision;
     }
     let held = match entry.filter(|entry| state_at(entry, now) != StateName::Absent) {
-        None => lost(begin, now, fresh, losses),
-        Some(entry) => interrupted(entry, now, fresh, losses),
+        None => lost(begin, now, fresh, may_lack),
+        Some(entry) => interrupted(entry, now, fresh, may_lack.losses),
     };
     held.unwrap_or(decision)
 }
 
 /// What is not found, and may have been executed.
-fn lost(begin: &Begin, now: Timestamp, fence: Fence, losses: &Losses) -> Option<Decision> {
-    let loss = losses.of(begin, now).filter(|_| begin.policy.on_lapsed() != OnLapsed::Rerun)?;
+fn lost(
+    begin: &Begin,
+    now: Timestamp,
+    fence: Fence,
+    Lost { losses, clock_now }: Lost<'_>,
+) -> Option<Decision> {
+    let loss =
+        losses.of(begin, clock_now).filter(|_| begin.policy.on_lapsed() != OnLapsed::Rerun)?;
     let subject = Subject {
         scope: begin.scope.clone(),
         key: begin.key.clone(),
@@ -220,7 +242,7 @@ fn interrupted(entry: &Entry, now: Timestamp, fresh: Fence, losses: &Losses) -> 
     if policy.on_lapsed() == OnLapsed::Rerun {
         return None;
     }
-    let loss = losses.since(record.changed_at)?;
+    let loss = losses.since(record)?;
     // Owners of that time are gone, and what they may say is about another claim.
     let fence = fresh.max(record.fence.next());
     let subject = Arc::clone(&record.subject);
@@ -273,6 +295,7 @@ mod tests {
             issued_until: at(4),
             undated_until: at(5),
             last_change: at(6),
+            fences_from: number,
         }
     }
 

@@ -19,12 +19,13 @@ use crate::commit::Ticket;
 use crate::disk::Disk;
 use crate::live_order::LiveOrder;
 use crate::reads::Reads;
-use crate::restored::{self, Losses};
+use crate::restored::{self, Losses, Lost};
 use crate::rows::PendingRows;
 use crate::write::DiskState;
 
-/// How many fences are reserved on disk ahead of those given.
-pub(crate) const RESERVED_FENCES: u64 = 1 << 20;
+/// How many fences are reserved on disk ahead of those given. Each opening skips as many, and a
+/// restore counts on it that these are not more than pass in the time that an opening takes.
+pub(crate) const RESERVED_FENCES: u64 = 1 << 16;
 
 /// What the callers and the writer thread share.
 pub(crate) struct State {
@@ -202,6 +203,11 @@ impl State {
         self.time.clock.now()
     }
 
+    /// When the store's time was last brought back to the clock; zero if it never was.
+    pub(crate) fn clock_reset_at(&self) -> Timestamp {
+        self.time.clock_reset_at
+    }
+
     /// The rules, at the store's time.
     pub(crate) fn decide(&self, entry: Option<&Entry>, action: &Action, fresh: Fence) -> Decision {
         let now = self.now();
@@ -211,8 +217,8 @@ impl State {
             decision = clock_floor::refuse_older(decision, entry, action, now, reset_at);
         }
         if !self.time.losses.is_empty() {
-            let losses = &self.time.losses;
-            decision = restored::hold_lost(decision, entry, action, now, fresh, losses);
+            let lost = Lost { losses: &self.time.losses, clock_now: self.clock_now() };
+            decision = restored::hold_lost(decision, entry, action, now, fresh, lost);
         }
         decision
     }

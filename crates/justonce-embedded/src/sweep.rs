@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use crate::commit::Ticket;
 use crate::state::{Shard, State, closed};
 use crate::step::{StepResult, Stepper, durable};
-use crate::write::{ExpiryRow, Write};
+use crate::write::{DiskState, ExpiryRow, Write};
 
 /// How many records a sweep changes before it waits for the writer: callers share their batches
 /// with no more of a sweep than this.
@@ -55,6 +55,7 @@ pub(crate) fn sweep(
         left: limit,
         report: SweepReport::default(),
         unpaced: 0,
+        covered: false,
         runtime: Handle::current(),
     };
     let continued = from.row.is_some();
@@ -67,14 +68,16 @@ pub(crate) fn sweep(
         let Some((key, ids)) = row? else { continue };
         from.row = Some(key);
         let damaged = sweep.report.damaged;
+        sweep.covered = false;
         for id in ids {
             sweep.one(id)?;
         }
         if sweep.report.more {
             break;
         }
-        // A damaged record is found again by this row after a restart.
-        if sweep.report.damaged > damaged {
+        // A damaged record is found again by this row after a restart, and so is what lies under a
+        // claim that a crash may lose.
+        if sweep.report.damaged > damaged || sweep.covered {
             continue;
         }
         // Every record of the row has been inspected, so the row is removed.
@@ -96,6 +99,8 @@ struct Sweep<'a> {
     report: SweepReport,
     /// Changes since the last wait for the writer.
     unpaced: usize,
+    /// Whether the disk has something settled under what was kept, which is only in memory.
+    covered: bool,
     runtime: Handle,
 }
 
@@ -120,12 +125,14 @@ impl Sweep<'_> {
             tried => tried?,
         };
         // A sweep never needs a fence, so it is always decided.
-        if let StepResult::Decided(Answer::Swept(done), _) = tried
-            && done != SweepDone::Kept
-        {
-            self.report.count(id, done);
-            self.left -= 1;
-            self.unpaced += 1;
+        if let StepResult::Decided(Answer::Swept(done), _) = tried {
+            if done == SweepDone::Kept {
+                self.covered |= is_covered(&self.stepper.state.table.of(&id), &id);
+            } else {
+                self.report.count(id, done);
+                self.left -= 1;
+                self.unpaced += 1;
+            }
         }
         if self.unpaced >= SWEPT_A_BATCH {
             self.unpaced = 0;
@@ -135,6 +142,12 @@ impl Sweep<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a record is only in memory, and the disk has what it took the place of.
+fn is_covered(shard: &Shard, id: &RecordId) -> bool {
+    let live = shard.live.get(id);
+    live.is_some_and(|live| live.dirty && matches!(live.on_disk, DiskState::Done(..)))
 }
 
 /// Adds what of a shard time demands something for, up to a limit.

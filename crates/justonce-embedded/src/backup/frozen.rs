@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::archive::Source;
 use super::list::{ENGINE, MANIFEST};
@@ -23,6 +24,9 @@ const JOURNAL_REST_BYTES: u64 = 4096;
 /// How much of a journal is read at once.
 const LOOKED_AT_BYTES: usize = 256 * 1024;
 
+/// Tells the backups of this process apart.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
 /// Links to the engine's files, and copies of those that change. Removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Frozen(PathBuf);
@@ -32,6 +36,11 @@ impl Frozen {
     pub(super) fn of(engine: &Path) -> io::Result<Self> {
         let folder = frozen_folder(engine);
         remove(&folder)?;
+        create_folder(&folder)?;
+        // A name of its own: a backup that was begun before the store was opened again takes no
+        // file of this one with it, and none into itself.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = folder.join(format!("{}-{number}", std::process::id()));
         create_folder(&folder)?;
         let frozen = Self(folder);
         let to = frozen.0.join(ENGINE);
@@ -70,6 +79,8 @@ impl Drop for Frozen {
     fn drop(&mut self) {
         // What stays is removed by the next backup, or by the next opening.
         let _ = remove(&self.0);
+        // Unless another one is in it.
+        let _ = self.0.parent().map(std::fs::remove_dir);
     }
 }
 

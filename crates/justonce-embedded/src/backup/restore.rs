@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use justonce_core::{Clock, Timestamp};
+use justonce_core::{Clock, Entry, State, StoreErrorKind, StoreResult, Timestamp};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::error::BackupError;
@@ -23,7 +23,9 @@ use crate::clock::SystemClock;
 use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::OpenError;
-use crate::files::{Modes, create_folder, create_private, private, sync_directory, walk};
+use crate::files::{
+    Modes, create_folder, create_private, private, sync_directory, sync_if_readable, walk,
+};
 use crate::journal::{self, NAME_ALL_EVERY};
 use crate::open::{DATABASE, ENGINE_LOCK};
 use crate::restored::{Loss, fences_after};
@@ -330,6 +332,7 @@ impl Restoring<'_> {
         let log = journal::recover(disk.log()).map_err(damaged)?;
         let RestoreOptions { key_age, clock_skew, hold_undated, .. } = *self.options;
         let (taken_at, restored_at) = (self.list.taken_at, self.options.clock.now());
+        let fences_reserved = fences_after(log.row.fences_reserved, restored_at.since(taken_at));
         let before = taken_at.as_millis().saturating_sub(
             u64::try_from(key_age.saturating_add(clock_skew).as_millis()).unwrap_or(u64::MAX),
         );
@@ -339,7 +342,8 @@ impl Restoring<'_> {
             issued_from: Timestamp::from_millis(before),
             issued_until: restored_at.after(clock_skew),
             undated_until: restored_at.after(hold_undated),
-            last_change: log.row.now,
+            last_change: last_change(&disk, log.row.now).map_err(damaged)?,
+            fences_from: fences_reserved,
         };
         if !self.options.accept_lost {
             let mut losses = disk.losses().map_err(damaged)?;
@@ -347,7 +351,6 @@ impl Restoring<'_> {
             disk.set_losses(&losses).map_err(|error| refused(error.to_string()))?;
         }
         let number = log.row.logged + 1;
-        let fences_reserved = fences_after(log.row.fences_reserved, restored_at.since(taken_at));
         let batch = WalBatch { number, now: log.row.now, fences_reserved, writes: Vec::new() };
         let unsettled = || log.unsettled.iter().copied().collect();
         let (number_before, done) = (log.number, log.row.done);
@@ -374,8 +377,33 @@ impl Restoring<'_> {
         sync_directory(self.to)?;
         std::fs::remove_file(self.to.join(RESTORING))?;
         let whole: PathBuf = self.to.canonicalize()?;
-        whole.parent().map_or(Ok(()), sync_directory)
+        whole.parent().map_or(Ok(()), sync_if_readable)
     }
+}
+
+/// When anything unfinished was changed last: at the latest when the backup was made, unless the
+/// time was brought back from one that lay ahead.
+fn last_change(disk: &Disk, now: Timestamp) -> StoreResult<Timestamp> {
+    let mut last = now;
+    if disk.clock_reset_at()? == Timestamp::ZERO {
+        return Ok(last);
+    }
+    for row in disk.records_after(None) {
+        let (_, stored) = match row {
+            Ok(row) => row,
+            // What follows has no names: any of it may be from then.
+            Err(error) if error.kind() == StoreErrorKind::Damaged => return Ok(Timestamp::MAX),
+            Err(error) => return Err(error),
+        };
+        // A record that is damaged is never begun again.
+        let Ok(stored) = stored else { continue };
+        if let Entry::Record(record) = &stored.entry
+            && matches!(record.state, State::InProgress(_) | State::Failed(_))
+        {
+            last = last.max(record.changed_at);
+        }
+    }
+    Ok(last)
 }
 
 /// Why a file was not copied.

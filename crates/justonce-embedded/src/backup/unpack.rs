@@ -11,7 +11,7 @@ use super::error::BackupError;
 use super::list::{LIST, List, Listed, is_name};
 use super::progress::Progress;
 use super::take::BackupReport;
-use crate::files::{create_folder, create_private, is_unused, sync_directory};
+use crate::files::{create_folder, create_private, is_unused, sync_directory, sync_if_readable};
 
 /// The list while it is written.
 const NEW_LIST: &str = "backup.new";
@@ -122,7 +122,7 @@ impl Unpacker {
         std::fs::rename(&new, self.directory.join(LIST))?;
         sync_directory(&self.directory)?;
         match self.directory.canonicalize()?.parent() {
-            Some(parent) => sync_directory(parent),
+            Some(parent) => sync_if_readable(parent),
             None => Ok(()),
         }
     }

@@ -22,5 +22,6 @@ mod modes;
 mod production;
 mod rows;
 mod store;
+mod swept;
 mod torn_journal;
 mod waiting;

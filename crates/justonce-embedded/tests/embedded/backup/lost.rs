@@ -313,3 +313,134 @@ async fn a_restored_store_gives_no_fence_that_the_lost_one_gave() {
     let Answer::Held(held) = begin(&store, &lost.lost).await else { panic!("it may be lost") };
     assert!(held.fence.get() > lost.highest_fence, "of what is held too: {held:?}");
 }
+
+/// The store was once open under a clock that was ahead, and its time still is.
+#[tokio::test]
+async fn undated_keys_are_held_for_a_while_also_where_the_stores_time_is_ahead() {
+    let place = tempfile::tempdir().unwrap();
+    let names = ["store", "backup", "restored"].map(|name| place.path().join(name));
+    let [path, backup, to] = &names;
+    let ahead = ManualClock::starting_at(START.after(2 * HOUR));
+    done(&Engine::new(open(path, &ahead)), &undated("first")).await;
+    let clock = ManualClock::starting_at(START);
+    let store = open(path, &clock);
+    store.backup(backup).await.unwrap();
+    done(&Engine::new(store), &undated("lost")).await;
+    clock.advance(MINUTE);
+    let options = RestoreOptions::default().clock(clock.clone()).hold_undated(HOUR);
+    let restored = restore(backup, to, &options, &mut |_| {}).unwrap();
+    assert_eq!(restored.undated_until, Some(START.after(MINUTE).after(HOUR)));
+    let store = open(to, &clock);
+    let held = begin(&store, &undated("lost")).await;
+    assert!(matches!(held, Answer::Held(_)), "it is executed again: {held:?}");
+    clock.advance(HOUR);
+    let new = begin(&store, &undated("another")).await;
+    assert!(matches!(new, Answer::Claimed(_)), "{new:?}");
+}
+
+/// A claim was taken under a clock that was ahead; then the time was brought back, and the store
+/// was backed up before it was closed.
+#[tokio::test]
+async fn what_was_interrupted_under_a_wrong_clock_is_unknown_too() {
+    let place = tempfile::tempdir().unwrap();
+    let names = ["store", "backup", "restored"].map(|name| place.path().join(name));
+    let [path, backup, to] = &names;
+    let interrupted = operation(Key::client("interrupted").unwrap(), OnLapsed::Resume);
+    {
+        let ahead = ManualClock::starting_at(START.after(1000 * HOUR));
+        let store = open(path, &ahead);
+        let begin = Step::begin(&interrupted, Owner::new("a"), Token(1));
+        assert!(matches!(store.apply(&begin).await.unwrap(), Answer::Claimed(_)));
+    }
+    let clock = ManualClock::starting_at(START);
+    let builder = EmbeddedStore::builder(path).clock(clock.clone()).reset_clock_floor();
+    let store = builder.open().unwrap();
+    store.backup(backup).await.unwrap();
+    clock.advance(MINUTE);
+    // It goes on after the backup, and then the store is lost.
+    done(&Engine::new(store), &interrupted).await;
+    clock.advance(MINUTE);
+    let options = RestoreOptions::default().clock(clock.clone());
+    restore(backup, to, &options, &mut |_| {}).unwrap();
+    let store = open(to, &clock);
+    let held = begin(&store, &interrupted).await;
+    assert!(matches!(held, Answer::Held(_)), "it is executed again: {held:?}");
+}
+
+/// The time of a restored store is brought back: what it does from then on was not lost.
+#[tokio::test]
+async fn what_fails_after_the_restore_is_tried_again_also_once_the_time_was_brought_back() {
+    let place = tempfile::tempdir().unwrap();
+    let names = ["store", "backup", "restored"].map(|name| place.path().join(name));
+    let [path, backup, to] = &names;
+    let ahead = ManualClock::starting_at(START.after(1000 * HOUR));
+    done(&Engine::new(open(path, &ahead)), &undated("first")).await;
+    let clock = ManualClock::starting_at(START);
+    let store = open(path, &clock);
+    store.backup(backup).await.unwrap();
+    drop(store);
+    let options = RestoreOptions::default().clock(clock.clone());
+    restore(backup, to, &options, &mut |_| {}).unwrap();
+    clock.advance(HOUR);
+    let builder = EmbeddedStore::builder(to).clock(clock.clone()).reset_clock_floor();
+    let engine = Engine::new(builder.open().unwrap());
+    let new = undated("new");
+    let busy = async |_| Err(HandlerError::Retryable(Outcome::bytes("busy")));
+    let ran = engine.run(&new, busy).await.unwrap();
+    assert!(matches!(ran, Ran::Failed(_)), "{ran:?}");
+    clock.advance(HOUR);
+    done(&engine, &new).await;
+}
+
+/// It failed under a clock that was ahead, and went on after the backup; later the time comes to
+/// where it was written.
+#[tokio::test]
+async fn what_waited_under_a_wrong_clock_stays_unknown_when_its_time_has_come() {
+    let place = tempfile::tempdir().unwrap();
+    let names = ["store", "backup", "restored"].map(|name| place.path().join(name));
+    let [path, backup, to] = &names;
+    let waiting = undated("waiting");
+    {
+        let ahead = ManualClock::starting_at(START.after(48 * HOUR));
+        let busy = async |_| Err(HandlerError::Retryable(Outcome::bytes("busy")));
+        let ran = Engine::new(open(path, &ahead)).run(&waiting, busy).await.unwrap();
+        assert!(matches!(ran, Ran::Failed(_)), "{ran:?}");
+    }
+    let clock = ManualClock::starting_at(START);
+    let builder = EmbeddedStore::builder(path).clock(clock.clone()).reset_clock_floor();
+    let store = builder.open().unwrap();
+    clock.advance(HOUR);
+    store.backup(backup).await.unwrap();
+    // It goes on after the backup, and then the store is lost.
+    done(&Engine::new(store), &waiting).await;
+    clock.advance(HOUR);
+    let options = RestoreOptions::default().clock(clock.clone());
+    restore(backup, to, &options, &mut |_| {}).unwrap();
+    clock.set(START.after(49 * HOUR));
+    let store = open(to, &clock);
+    let held = begin(&store, &waiting).await;
+    assert!(matches!(held, Answer::Held(_)), "it is executed again: {held:?}");
+}
+
+/// The first restored store does not come up for long; its process is started again and again,
+/// ten times a second. Then the same backup is restored once more.
+#[tokio::test]
+async fn fences_go_on_above_those_of_an_earlier_restore_that_was_opened_often() {
+    let lost = Lost::new().await;
+    let (to, store) = lost.restored(&lost.options());
+    drop(store);
+    let mut highest = 0;
+    for number in 0..10 {
+        lost.clock.advance(Duration::from_millis(100));
+        let store = open(&to, &lost.clock);
+        let claimed = begin(&store, &undated(&format!("again-{number}"))).await;
+        let Answer::Claimed(claim) = claimed else { panic!("it was new") };
+        highest = claim.fence.get();
+    }
+    let again = lost.place.path().join("restored-again");
+    restore(&lost.backup, &again, &lost.options(), &mut |_| {}).unwrap();
+    let store = open(&again, &lost.clock);
+    let claimed = begin(&store, &undated("another")).await;
+    let Answer::Claimed(claim) = claimed else { panic!("it was new") };
+    assert!(claim.fence.get() > highest, "{} after {highest}", claim.fence);
+}

@@ -7,3 +7,4 @@ mod no_room;
 mod refused;
 mod round_trip;
 mod under_load;
+mod unreadable_parent;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use justonce_core::store::Maintenance;
 use justonce_embedded::EmbeddedStore;
-use justonce_embedded::backup::{BackupError, RestoreOptions, check, restore};
+use justonce_embedded::backup::{BackupError, RestoreOptions, Unpacker, check, restore};
 
 use crate::damage::directory::contents;
 use crate::damage::filled::Filled;
@@ -88,4 +88,19 @@ async fn a_backup_is_no_store_and_is_never_written_over() {
     // Whoever tries to open a directory takes its lock.
     after.remove(Path::new("owner.lock"));
     assert!(before == after, "the backup was changed");
+}
+
+#[tokio::test]
+async fn a_backup_of_a_store_that_was_opened_again_outlives_one_from_before() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, to) = (place.path().join("store"), place.path().join("backup"));
+    let store = EmbeddedStore::open(&path).unwrap();
+    let before = store.backups().begin().await.unwrap();
+    drop(store);
+    let store = EmbeddedStore::open(&path).unwrap();
+    let backup = store.backups().begin().await.unwrap();
+    drop(before);
+    let mut unpacker = Unpacker::new(&to).unwrap();
+    backup.write_to(&mut unpacker, &mut |_| {}).unwrap();
+    unpacker.finish().unwrap();
 }
