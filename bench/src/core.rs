@@ -26,12 +26,15 @@ pub(crate) struct CoreArgs {
     /// Only the big store.
     #[arg(long)]
     only_big: bool,
-    /// How many records the big store gets.
+    /// How many records the big store gets; from 50 million on the bounds are narrower.
     #[arg(long, default_value_t = 10_000_000)]
     records: u64,
     /// Where the big store goes; a temporary directory unless given.
     #[arg(long)]
     directory: Option<PathBuf>,
+    /// Only fill the big store, and measure it in a later run with this directory.
+    #[arg(long, requires_all = ["only_big", "directory"])]
+    fill_only: bool,
     /// Replace the figures in this file, between its markers.
     #[arg(long)]
     write: Option<PathBuf>,
@@ -48,7 +51,13 @@ pub(crate) fn run(args: &CoreArgs) -> Result<ExitCode> {
     }
     let section = if args.only_big { "core-big" } else { "core" };
     if args.big || args.only_big {
-        big::measure(&mut report, args.records, args.directory.as_deref())?;
+        let temporary = tempfile::tempdir()?;
+        let directory = args.directory.as_deref().unwrap_or_else(|| temporary.path());
+        big::prepare(args.records, directory)?;
+        if args.fill_only {
+            return Ok(ExitCode::SUCCESS);
+        }
+        big::measure(&mut report, args.records, directory)?;
     }
     println!("\n{}", report.table());
     if let Some(file) = &args.write {

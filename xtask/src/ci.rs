@@ -47,7 +47,7 @@ impl Step {
 #[derive(Debug)]
 struct Ended {
     name: &'static str,
-    passed: bool,
+    error: Option<String>,
     took: Duration,
 }
 
@@ -59,12 +59,12 @@ pub(crate) fn run() -> Result<()> {
         let name = step.name();
         println!("\n=== {name} ===");
         let (result, took) = timed(|| step.run(target_dir.as_deref()));
-        if let Err(error) = &result {
-            eprintln!("error: {error:#}");
+        let error = result.err().map(|error| format!("{error:#}"));
+        if let Some(error) = &error {
+            eprintln!("error: {error}");
         }
-        let passed = result.is_ok();
-        println!("=== {name}: {} in {:.1} s", verdict(passed), took.as_secs_f64());
-        ended.push(Ended { name, passed, took });
+        println!("=== {name}: {} in {:.1} s", verdict(error.is_none()), took.as_secs_f64());
+        ended.push(Ended { name, error, took });
     }
     conclude(&ended)
 }
@@ -136,10 +136,16 @@ fn verdict(passed: bool) -> &'static str {
 
 fn conclude(ended: &[Ended]) -> Result<()> {
     println!("\n=== summary ===");
-    for Ended { name, passed, took } in ended {
-        println!("{:<6} {:>7.1} s  {name}", verdict(*passed), took.as_secs_f64());
+    for Ended { name, error, took } in ended {
+        println!("{:<6} {:>7.1} s  {name}", verdict(error.is_none()), took.as_secs_f64());
     }
-    let failed: Vec<_> = ended.iter().filter(|e| !e.passed).map(|e| e.name).collect();
+    let failed: Vec<_> = ended.iter().filter(|e| e.error.is_some()).map(|e| e.name).collect();
+    // Once more: who reads only the end of a log sees every reason.
+    for Ended { name, error, .. } in ended {
+        if let Some(error) = error {
+            println!("{name}: {error}");
+        }
+    }
     if !failed.is_empty() {
         bail!("{} of {} steps failed: {}", failed.len(), ended.len(), failed.join("; "));
     }
@@ -200,9 +206,13 @@ mod tests {
 
     #[test]
     fn one_failure_fails_the_run() {
-        let step = |name, passed| Ended { name, passed, took: Duration::ZERO };
-        assert!(conclude(&[step("a", true), step("b", true)]).is_ok());
-        let error = conclude(&[step("a", true), step("b", false)]).unwrap_err();
+        let step = |name, error: Option<&str>| Ended {
+            name,
+            error: error.map(str::to_owned),
+            took: Duration::ZERO,
+        };
+        assert!(conclude(&[step("a", None), step("b", None)]).is_ok());
+        let error = conclude(&[step("a", None), step("b", Some("why"))]).unwrap_err();
         assert_eq!(error.to_string(), "1 of 2 steps failed: b");
     }
 }

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use crate::plan::World;
 use crate::worlds::{Failure, run_seed};
 
+/// A run with real threads waits for most of its time, so that more of them than cores have work.
+const WORKERS_PER_CORE: usize = 4;
+
 /// A seed in its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
@@ -81,7 +84,7 @@ impl Search {
             failure: Mutex::new(None),
         });
         let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let workers: Vec<_> = (0..cores)
+        let workers: Vec<_> = (0..cores * WORKERS_PER_CORE)
             .map(|_| {
                 let (search, shared) = (self.clone(), Arc::clone(&shared));
                 thread::spawn(move || search.work(&shared, start))

@@ -49,10 +49,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let target = cache::target_dir(|name| std::env::var(name).ok());
     build().run()?;
-    if !simulation(&target, &arguments(options)).status()?.success() {
-        bail!("a promise was broken: the history and the seed are above");
+    let (kept, output) = simulation(&target, &arguments(options)).output()?;
+    if !kept {
+        // Who reads only the end of a log can run it again, too.
+        bail!("a promise was broken; the history is above\n{}", how_to_go_on(&output));
     }
     Ok(())
+}
+
+/// The lines that say how to run a failure again.
+fn how_to_go_on(output: &str) -> String {
+    let wanted = ["broken promise:", "again:", "for ever:"];
+    let lines = output.lines().filter(|line| wanted.iter().any(|start| line.starts_with(start)));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Our own crates are built without optimisation: a run is short, and most builds are for one.
@@ -101,6 +110,12 @@ mod tests {
     fn of(line: &str) -> String {
         let line = Line::parse_from(["simulate"].into_iter().chain(line.split_whitespace()));
         arguments(&line.options).join(" ")
+    }
+
+    #[test]
+    fn a_failure_says_how_to_run_it_again() {
+        let output = "7 runs\nbroken promise: one outcome\nwhy\nagain: x --seed 7\n";
+        assert_eq!(how_to_go_on(output), "broken promise: one outcome\nagain: x --seed 7");
     }
 
     #[test]

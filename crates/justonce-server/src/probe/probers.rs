@@ -44,7 +44,7 @@ impl Probers {
 impl UnknownListener for Probers {
     fn on_unknown(&self, route: &str, id: RecordId) {
         if let Some(prober) = self.0.load().get(route) {
-            prober.hurry(id);
+            prober.prioritize(id);
         }
     }
 }

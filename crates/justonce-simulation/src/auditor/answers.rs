@@ -2,11 +2,8 @@
 
 use justonce_core::{AfterRetention, UnknownReason};
 
-use super::view::{Answered, Execution, View, Violation, call_in, fence_in};
+use super::view::{Answered, Execution, NEAR_MS, View, Violation, call_in, fence_in};
 use crate::history::{Answer, Obeyed, OrderKind, Said, What};
-
-/// For so long a near cache replays what was removed elsewhere: its age, and the way of an answer.
-const NEAR_MS: u64 = 5_500;
 
 /// An answer tells what the handler of this very call said, or what another said before.
 pub(crate) fn an_answer_tells_what_was_said(view: &View<'_>) -> Option<Violation> {

@@ -142,7 +142,7 @@ pub(crate) fn a_result_is_kept(view: &View<'_>) -> Option<Violation> {
         let Some((_, Said::Ok(text))) = &execution.said else { return None };
         let end = view.events.len();
         let asked = view.asked(execution.of.call)?;
-        let kept = last.answer.reply() == Some(text);
+        let kept = last.answer.reply() == Some(text) || view.may_be_near(last, execution);
         let undisturbed = is_undisturbed(view, execution.of.process, asked, end)
             && !stands_still(view, execution.of.process, asked, execution.start);
         if kept || !undisturbed || view.may_be_forgotten(execution.fence, last.at) {

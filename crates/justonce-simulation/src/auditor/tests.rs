@@ -252,6 +252,14 @@ fn a_result_that_is_lost_is_found() {
     let complete = What::Operator { order: order(1, 1, OrderKind::Complete(String::new())) };
     let told = left().asked(1).answered(1, unknown(1)).add(complete);
     assert!(told.replayed(3, "operator with fence 1".to_owned()).breaks(rule));
+    let replaced = |near_cache, after| {
+        let story = Story { near_cache, ..story(OnLapsed::Rerun) };
+        let jumped = story.executed(1, 1).add(What::Jumped { by: 600_000 });
+        jumped.executed(0, 2).later(after).replayed(3, done(1, 1))
+    };
+    assert!(!replaced(true, 3_000).breaks(rule), "a near cache remembers what was forgotten");
+    assert!(replaced(true, 9_000).breaks(rule), "but not for so long");
+    assert!(replaced(false, 0).breaks(rule), "and not where there is none");
 }
 
 #[test]

@@ -7,6 +7,9 @@ use justonce_core::Fence;
 use crate::history::{Answer, Event, Order, OrderKind, Said, Subject, What};
 use crate::plan::OperationPlan;
 
+/// For so long a near cache replays what was removed elsewhere: its age, and the way of an answer.
+pub(crate) const NEAR_MS: u64 = 5_500;
+
 /// One operation, and everything that happened to it or to all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
@@ -229,6 +232,13 @@ impl<'a> View<'a> {
     /// Whether what a claim left behind may rightly be gone by then.
     pub(crate) fn may_be_gone(&self, fence: Fence, by: usize) -> bool {
         self.was_removed(fence, by) || self.may_be_forgotten(fence, by)
+    }
+
+    /// Whether an answer may come from a near cache that remembers what an execution has replaced.
+    pub(crate) fn may_be_near(&self, answered: &Answered<'_>, execution: &Execution) -> bool {
+        let older = answered.answer.reply().and_then(fence_in).is_some_and(|f| f < execution.fence);
+        let soon = self.between(execution.start, answered.asked) <= NEAR_MS;
+        self.near_cache && older && soon
     }
 
     /// Whether an operation may rightly be executed again after an execution of it.

@@ -29,8 +29,9 @@ const MARGIN: Duration = Duration::from_millis(50);
 /// # async fn main() -> Result<(), justonce_core::StoreError> {
 /// # #[expect(clippy::disallowed_methods, reason = "the clock of the machine is what is tested")]
 /// let clock = || Timestamp::from(SystemTime::now());
-/// let memory = OnSystemClock::open(Survival::Nothing, async move || Ok(MemoryStore::new(clock)));
-/// assert_eq!(memory.await?.survival(), Survival::Nothing);
+/// let open = move || async move { Ok(MemoryStore::new(clock)) };
+/// let memory = OnSystemClock::open(Survival::Nothing, open).await?;
+/// assert_eq!(memory.survival(), Survival::Nothing);
 /// # Ok(())
 /// # }
 /// ```

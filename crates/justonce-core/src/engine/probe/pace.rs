@@ -12,14 +12,14 @@ use crate::record_id::RecordId;
 /// round, within the limits of a round.
 const MAX_REMEMBERED: usize = 100_000;
 /// The most operations that callers wait for.
-const MAX_HURRIED: usize = 1000;
+const MAX_PRIORITIZED: usize = 1000;
 
 /// When each operation may be asked about.
 #[derive(Debug)]
 pub(super) struct Pace {
     back_off: BackOff,
     turns: HashMap<RecordId, Turn>,
-    hurried: HashSet<RecordId>,
+    prioritized: HashSet<RecordId>,
     round: u64,
 }
 
@@ -37,21 +37,21 @@ struct Turn {
 
 impl Pace {
     pub(super) fn new(back_off: BackOff) -> Self {
-        Self { back_off, turns: HashMap::new(), hurried: HashSet::new(), round: 0 }
+        Self { back_off, turns: HashMap::new(), prioritized: HashSet::new(), round: 0 }
     }
 
     /// A caller waits for this one.
-    pub(super) fn hurry(&mut self, id: RecordId) -> bool {
-        self.hurried.len() < MAX_HURRIED && self.hurried.insert(id)
+    pub(super) fn prioritize(&mut self, id: RecordId) -> bool {
+        self.prioritized.len() < MAX_PRIORITIZED && self.prioritized.insert(id)
     }
 
     /// Whether it is its turn. A new claim starts anew.
     pub(super) fn is_due(&mut self, id: RecordId, fence: Fence, now: Timestamp) -> bool {
-        let hurried = self.hurried.remove(&id);
+        let prioritized = self.prioritized.remove(&id);
         let round = self.round;
         let Some(turn) = self.turns.get_mut(&id) else { return true };
         turn.round = round;
-        turn.fence != fence || now >= if hurried { turn.soonest } else { turn.due }
+        turn.fence != fence || now >= if prioritized { turn.soonest } else { turn.due }
     }
 
     /// It was asked about, and the answer was unclear.
@@ -75,7 +75,7 @@ impl Pace {
     pub(super) fn round_over(&mut self) {
         let round = self.round;
         self.turns.retain(|_, turn| turn.round == round);
-        self.hurried.clear();
+        self.prioritized.clear();
         self.round += 1;
     }
 }
@@ -126,10 +126,10 @@ mod tests {
             pace.unclear(ID, FENCE, at(0), u32::MAX);
         }
         assert!(!pace.is_due(ID, FENCE, at(11)));
-        assert!(pace.hurry(ID));
-        assert!(!pace.hurry(ID), "once is enough");
+        assert!(pace.prioritize(ID));
+        assert!(!pace.prioritize(ID), "once is enough");
         assert!(pace.is_due(ID, FENCE, at(11)));
-        assert!(pace.hurry(ID));
+        assert!(pace.prioritize(ID));
         assert!(!pace.is_due(ID, FENCE, at(9)), "a client that asks in a loop asks nobody else");
     }
 

@@ -31,8 +31,8 @@ pub struct Prober {
 impl Prober {
     /// Asks about this operation soon, because a caller waits for it, if it is among those that
     /// this prober asks about.
-    pub fn hurry(&self, id: RecordId) {
-        if lock(&self.pace).hurry(id) {
+    pub fn prioritize(&self, id: RecordId) {
+        if lock(&self.pace).prioritize(id) {
             self.worker.wake();
         }
     }

@@ -198,11 +198,11 @@ async fn who_waits_is_served_sooner() {
     let prober = world.engine.start_prober(prober, probe);
     pass(300 * SECOND).await;
     let before = asked.load(Ordering::SeqCst);
-    prober.hurry(operation.id());
+    prober.prioritize(operation.id());
     pass(3 * SECOND).await;
     assert_eq!(asked.load(Ordering::SeqCst), before + 1);
     for _ in 0..1000 {
-        prober.hurry(operation.id());
+        prober.prioritize(operation.id());
         breathe().await;
     }
     assert!(asked.load(Ordering::SeqCst) <= before + 3, "a loop of retries asks nobody");
