@@ -1,5 +1,5 @@
 //! What everything that opens connections shares: the stores in Redis and PostgreSQL, and the
-//! proxy.
+//! proxy. [`AddressRange`] says which addresses are meant.
 //!
 //! With the feature `tls`: reading certificates, [`TrustRoots`], and what a refused certificate
 //! means.
@@ -7,6 +7,7 @@
 mod address;
 #[cfg(feature = "tls")]
 mod certificates;
+mod range;
 #[cfg(feature = "tls")]
 mod refusal;
 #[cfg(feature = "tls")]
@@ -15,6 +16,7 @@ mod roots;
 pub use address::TLS_NOT_BUILT_IN;
 #[cfg(feature = "tls")]
 pub use certificates::{CertificateFileError, read_certificates};
+pub use range::{AddressRange, AddressRangeError};
 #[cfg(feature = "tls")]
 pub use refusal::{CertificateRefusal, certificate_refusal};
 #[cfg(feature = "tls")]
