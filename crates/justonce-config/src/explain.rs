@@ -4,10 +4,10 @@ use justonce_core::{AfterRetention, OnLapsed};
 
 use super::settings::{
     BodyMode, Expected, JsonFields, KeyFormat, KeySettings, KeySource, KeySyntax, PathEscapes,
-    ProbeOutcome, ProbeRule, ResponseEffect, RouteSettings, ScopePart, Settings, StatusRule,
-    StoreUrl, WhenBusy, WhenStoreDown,
+    ProbeOutcome, ProbeRule, Proxies, ProxyHeader, ResponseEffect, RouteSettings, ScopePart,
+    Settings, StatusRule, StoreUrl, WhenBusy, WhenStoreDown,
 };
-use super::warnings::{REFRESHED, is_by_token};
+use super::warnings::{REFRESHED, is_by_address, is_by_token};
 use super::words::{duration, header, headers, list, size, wrap};
 
 /// The widest line, in characters.
@@ -19,6 +19,7 @@ const REST: &str = "Everything else: POST and PATCH that no route is for";
 #[must_use]
 pub fn explain(settings: &Settings) -> String {
     let mut parts = vec![wrap(&gateway(settings), "", "", WIDTH)];
+    let explain_route = |route: &RouteSettings, rest: &str| explain_route(route, rest, settings);
     parts.extend(settings.routes.iter().map(|route| explain_route(route, "")));
     let rest = if settings.routes.is_empty() { "Every POST and PATCH" } else { REST };
     parts.push(explain_route(&settings.default_route, rest));
@@ -58,14 +59,38 @@ fn gateway(settings: &Settings) -> String {
         )
     });
     format!(
-        "The gateway listens on {} {tls} and forwards to {}. Records are kept {store}. \
+        "The gateway listens on {} {tls} and forwards to {}. {} Records are kept {store}. \
          {admin}{callbacks}{breaker}",
         settings.listen,
         list(&settings.upstreams),
+        proxies_words(&settings.proxies),
     )
 }
 
-fn explain_route(route: &RouteSettings, rest: &str) -> String {
+/// Who is taken for the client.
+fn proxies_words(proxies: &Proxies) -> String {
+    if proxies.trusted.is_empty() {
+        return "No proxy in front is trusted: the client of a request is whoever connects, and \
+                what it says about other addresses is replaced."
+            .to_owned();
+    }
+    let header = match proxies.header {
+        ProxyHeader::XForwarded => "X-Forwarded-For",
+        ProxyHeader::Forwarded => "Forwarded",
+    };
+    let protocol = if proxies.proxy_protocol {
+        " Every connection must come from one of them and begin with a PROXY protocol header."
+    } else {
+        ""
+    };
+    format!(
+        "Proxies at {} are trusted: the client of a request from them is the last address in \
+         `{header}` that is none of theirs. What others say is replaced.{protocol}",
+        list(&proxies.trusted)
+    )
+}
+
+fn explain_route(route: &RouteSettings, rest: &str, settings: &Settings) -> String {
     let head = match &route.pattern {
         None => rest.to_owned(),
         Some(pattern) if pattern.to_string() == route.name => format!("Route {pattern}"),
@@ -77,7 +102,7 @@ fn explain_route(route: &RouteSettings, rest: &str) -> String {
     };
     let said = [
         format!("Key: {}", key_words(key)),
-        format!("Scope: {}", scope_words(route)),
+        format!("Scope: {}", scope_words(route, &settings.proxies)),
         format!("Same request: {}", fingerprint_words(route)),
         format!("Concurrent duplicate: {}", busy_words(route)),
         format!("After a crash: {}", lapsed_words(route)),
@@ -128,7 +153,7 @@ fn key_words(key: &KeySettings) -> String {
     words
 }
 
-fn scope_words(route: &RouteSettings) -> String {
+fn scope_words(route: &RouteSettings, proxies: &Proxies) -> String {
     let (mut principals, mut tenants) = (Vec::new(), Vec::new());
     for part in &route.scope {
         match part {
@@ -137,6 +162,7 @@ fn scope_words(route: &RouteSettings) -> String {
             }
             ScopePart::Principal(name) => principals.push(header(name)),
             ScopePart::Cookie(name) => principals.push(format!("the cookie `{name}`")),
+            ScopePart::Address => principals.push("its address".to_owned()),
             ScopePart::Tenant(header) => tenants.push(header),
             _ => principals.push("another part of the request".to_owned()),
         }
@@ -154,11 +180,19 @@ fn scope_words(route: &RouteSettings) -> String {
     let nameless = if principals.is_empty() {
         "Callers that send none of it share a namespace of their own."
     } else {
-        "Callers that send none of it share a namespace of their own, and get an outcome only with \
-         the very same `Cookie`."
+        "Callers of whom none of it is known share a namespace of their own, and get an outcome \
+         only with the very same `Cookie`."
+    };
+    let address = match (is_by_address(route), proxies.trusted.is_empty()) {
+        (false, _) => "",
+        (true, true) => {
+            " The address is that of the connection, since no proxy is trusted: behind a proxy all \
+             callers have the same, and get each other's outcomes."
+        }
+        (true, false) => " The address is the one that trusted proxies tell.",
     };
     let refreshed = if is_by_token(route) { format!(" {REFRESHED}") } else { String::new() };
-    format!("a key belongs to {}. {nameless}{refreshed}", list(&parts))
+    format!("a key belongs to {}. {nameless}{address}{refreshed}", list(&parts))
 }
 
 fn fingerprint_words(route: &RouteSettings) -> String {

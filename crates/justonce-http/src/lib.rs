@@ -38,6 +38,7 @@
 mod body;
 mod caller;
 mod capture;
+mod client;
 mod detach;
 mod effect;
 mod execute;
@@ -63,6 +64,7 @@ mod well_known;
 
 pub use crate::metrics::describe_metrics;
 pub use body::{BoxError, RequestBody, ResponseBody};
+pub use client::ClientAddress;
 pub use effect::{Cause, ResponseEffect, StatusRules, Unframed, UpstreamName};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
-use crate::caller::scope_problem;
+use crate::caller::{RequestHead, scope_problem};
 use crate::detach::{Detached, EarlyResponse};
 use crate::execute::{CallResult, Execution};
 use crate::fingerprint::{canonical, content_key, fingerprint};
@@ -140,7 +140,7 @@ impl<S> ProtectedRequest<S> {
     /// The scope and the fingerprint of the request.
     fn identity(&self, body: &WholeBody) -> Result<(Scope, Fingerprint), Problem> {
         let (rule, parts) = (&self.route.rule, &self.parts);
-        let caller = self.route.caller(&parts.method, &parts.headers);
+        let caller = self.route.caller(&RequestHead::of(parts));
         let caller = caller.map_err(|error| scope_problem(&error))?;
         let data = body.data();
         let canonical = canonical(&rule.fingerprint.body, &data);

@@ -36,12 +36,14 @@
 //! ```
 
 mod client;
+mod forwarded;
 mod informational;
 mod listener;
 mod timer;
 mod upstream;
 
 pub use client::{Client, ClientScheme};
+pub use forwarded::{ForwardedHeader, TrustedProxies};
 pub use informational::InformationalSender;
 pub use listener::{
     ConnectionCounts, Listener, ListenerService, ListenerSettings, ServerTls, ServerTlsError,

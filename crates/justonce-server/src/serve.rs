@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use justonce::Engine;
 use justonce_proxy::{
-    BreakerSettings, Listener, ListenerSettings, Proxy, ProxySettings, ProxyTimeouts, ServerTls,
-    UpstreamAddress,
+    BreakerSettings, ForwardedHeader, Listener, ListenerSettings, Proxy, ProxySettings,
+    ProxyTimeouts, ServerTls, TrustedProxies, UpstreamAddress,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::admin::{Admin, AdminAddress};
 use crate::background::Background;
-use crate::config::{self, Flags, Settings};
+use crate::config::{self, Flags, Proxies, ProxyHeader, Settings};
 use crate::gateway::Gateway;
 use crate::reload::{FileContents, Reloadable, Reloader};
 use crate::{logs, stores};
@@ -174,10 +174,21 @@ fn limits(settings: &Settings) -> ListenerSettings {
 
 fn listener(settings: &Settings) -> anyhow::Result<(Listener, Option<ServerTls>)> {
     let listener = Listener::bind(settings.listen, limits(settings))
-        .with_context(|| format!("cannot listen on {}", settings.listen))?;
+        .with_context(|| format!("cannot listen on {}", settings.listen))?
+        .with_proxies(proxies(&settings.proxies));
     let Some(tls) = &settings.tls else { return Ok((listener, None)) };
     let tls = ServerTls::from_files(&tls.cert, &tls.key)?;
     Ok((listener.with_tls(tls.clone()), Some(tls)))
+}
+
+/// The proxies in front that are believed.
+fn proxies(settings: &Proxies) -> TrustedProxies {
+    let header = match settings.header {
+        ProxyHeader::XForwarded => ForwardedHeader::XForwarded,
+        ProxyHeader::Forwarded => ForwardedHeader::Forwarded,
+    };
+    let (ranges, proxy_protocol) = (settings.trusted.clone(), settings.proxy_protocol);
+    TrustedProxies { ranges, header, proxy_protocol }
 }
 
 /// A ratio in percent. The configuration has checked that it lies between 0 and 1.

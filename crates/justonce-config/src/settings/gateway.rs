@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Proxies;
+use super::proxies;
 use super::route::RouteTable;
 use super::tables::{
     Breaker, CompleterLimits, GatewayLayer, Limits, Log, Timeouts, Tls, TlsLayer, TopLayer,
@@ -43,6 +45,8 @@ pub struct Settings {
     pub upstream_ca: Option<PathBuf>,
     /// How long running operations may take to finish when the gateway stops.
     pub grace: Duration,
+    /// Proxies in front, and which of them are believed.
+    pub proxies: Proxies,
     /// What is logged, and how.
     pub log: Log,
     /// How much of everything.
@@ -100,6 +104,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     let (listen, admin) = (top.listen?.value, top.admin?.value);
     check_callbacks(&root, admin, report);
     check_admin(&root, listen, admin, admin_token.is_some(), report);
+    proxies::check(&declared.proxies, report);
     let upstreams = upstreams(&root, &declared.top, report);
     let tls = tls(&root, &declared.tls, report);
     let mut base = RouteTable::defaults(report);
@@ -127,6 +132,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         tls,
         upstream_ca: declared.upstream_tls.ca.clone()?.value,
         grace: top.grace?.value,
+        proxies: Proxies::of(declared.proxies.clone())?,
         log: Log::of(declared.log.clone())?,
         limits: Limits::of(limits)?,
         timeouts: Timeouts::of(timeouts)?,

@@ -7,6 +7,7 @@ mod gateway;
 mod key;
 mod policy;
 mod probe;
+mod proxies;
 mod route;
 mod routes;
 mod scope;
@@ -26,6 +27,7 @@ pub use justonce_http::{
 };
 pub use key::{KeyFormat, KeySettings};
 pub use probe::{Expected, ProbeHeader, ProbeOutcome, ProbeRequest, ProbeRule, ProbeSettings};
+pub use proxies::{Proxies, ProxyHeader};
 pub use route::RouteSettings;
 pub(crate) use route::RouteTable;
 pub(crate) use routes::IdentityLayer;

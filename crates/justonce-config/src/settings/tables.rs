@@ -7,6 +7,7 @@ use std::time::Duration;
 use justonce_core::MAX_BODY_BYTES;
 use tracing::Level;
 
+use super::proxies::ProxiesLayer;
 use super::store::{EmbeddedLayer, NearCacheLayer, PostgresLayer, RedisLayer};
 use super::token::{Secret, secret};
 use super::{StoreUrl, address, store_url};
@@ -30,6 +31,8 @@ tables! {
         table tls: TlsLayer;
         /// TLS to upstreams.
         table upstream_tls: UpstreamTlsLayer;
+        /// Proxies in front of the gateway.
+        table proxies: ProxiesLayer;
         /// Logs.
         table log: LogLayer;
         /// How much of everything.

@@ -11,6 +11,7 @@ mod crash;
 mod expire;
 mod hostile_contents;
 mod metrics;
+mod proxied;
 mod reload;
 mod sagas;
 mod shutdown;
