@@ -53,6 +53,7 @@ mod outcome;
 mod problem;
 mod protect;
 mod read;
+mod report;
 mod resend;
 mod routes;
 mod rule;
@@ -60,6 +61,7 @@ mod service;
 mod shared;
 mod stored_request;
 mod target;
+mod trace;
 mod well_known;
 
 pub use crate::metrics::describe_metrics;
@@ -74,6 +76,7 @@ pub use layer::{Idempotency, IdempotencyBuilder};
 pub use meters::metered;
 pub use outcome::outcome_of;
 pub use problem::{Instance, Problem, ProblemCode};
+pub use report::RequestReport;
 pub use resend::{Resent, ResentBody, can_resend};
 pub use routes::{MatchedRoute, Pattern, PatternError};
 pub use rule::{
@@ -82,4 +85,5 @@ pub use rule::{
 };
 pub use service::{Protected, ProtectedFuture};
 pub use shared::{CircuitBreaker, UnknownListener};
+pub use trace::TraceId;
 pub use well_known::PREFIX as WELL_KNOWN;

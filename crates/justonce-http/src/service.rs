@@ -19,6 +19,7 @@ use crate::headers::{remove_ours, remove_per_hop};
 use crate::problem::{Problem, ProblemCode};
 use crate::protect::ProtectedRequest;
 use crate::read::drain;
+use crate::report::{Notes, RequestReport};
 use crate::routes::{Route, Routes, is_never_protected};
 use crate::rule::PathEscapes;
 use crate::shared::Shared;
@@ -53,7 +54,8 @@ where
         let (mut parts, body) = request.into_parts();
         let shared = || Arc::clone(&self.shared);
         match admit(&self.shared.routes, &mut parts) {
-            Admission::PassThrough => {
+            Admission::PassThrough(route) => {
+                report(&parts, route.as_ref(), "passed");
                 let request = Request::from_parts(parts, RequestBody::passed(body));
                 ProtectedFuture { kind: Kind::PassThrough { inner: self.inner.call(request) } }
             }
@@ -61,14 +63,16 @@ where
                 // The service that was polled ready is the one to be called.
                 let clone = self.inner.clone();
                 let service = mem::replace(&mut self.inner, clone);
-                let shared = shared();
-                boxed(ProtectedRequest { shared, route, service, parts }.handle(body))
+                let (shared, notes) = (shared(), Notes::of(&parts, &route));
+                boxed(ProtectedRequest { shared, route, service, parts, notes }.handle(body))
             }
             Admission::WellKnown => {
+                report(&parts, None, "page");
                 let shared = shared();
                 boxed(async move { Ok(well_known::respond(&shared, parts).await) })
             }
             Admission::Refused(problem) => {
+                report(&parts, None, "refused");
                 let shared = shared();
                 boxed(async move {
                     drain(&parts.headers, body).await;
@@ -76,6 +80,13 @@ where
                 })
             }
         }
+    }
+}
+
+/// Tells how a request is answered that no route protects.
+fn report(parts: &request::Parts, route: Option<&Arc<Route>>, answer: &'static str) {
+    if let Some(report) = parts.extensions.get::<RequestReport>() {
+        report.answered(route, answer);
     }
 }
 
@@ -130,8 +141,8 @@ impl<F, R, E> std::fmt::Debug for ProtectedFuture<F, R, E> {
 enum Admission {
     /// By the layer itself.
     WellKnown,
-    /// By the service, unprotected.
-    PassThrough,
+    /// By the service, unprotected; the route, if one was looked for.
+    PassThrough(Option<Arc<Route>>),
     /// By the rule of a route.
     Protected(Arc<Route>),
     Refused(Problem),
@@ -141,7 +152,7 @@ enum Admission {
 fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
     remove_ours(&mut parts.headers);
     if parts.method == Method::CONNECT {
-        return Admission::PassThrough;
+        return Admission::PassThrough(None);
     }
     if is_miswritten(&parts.method) {
         return refused(OTHER_LETTERS);
@@ -157,7 +168,7 @@ fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
         return Admission::WellKnown;
     }
     if is_never_protected(&parts.method) {
-        return Admission::PassThrough;
+        return Admission::PassThrough(None);
     }
     // Only GET upgrades: with other methods an upgrade would avoid the protection.
     remove_per_hop(&mut parts.headers);
@@ -176,9 +187,9 @@ fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
             None => return refused(NO_SLASH),
         }
     }
-    match route.filter(|route| route.is_protected()) {
-        Some(route) => Admission::Protected(Arc::clone(route)),
-        None => Admission::PassThrough,
+    match route.cloned() {
+        Some(route) if route.is_protected() => Admission::Protected(route),
+        route => Admission::PassThrough(route),
     }
 }
 
