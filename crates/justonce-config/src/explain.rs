@@ -3,9 +3,10 @@
 use justonce_core::{AfterRetention, OnLapsed};
 
 use super::settings::{
-    BodyMode, Expected, JsonFields, KeyFormat, KeySettings, KeySource, KeySyntax, PathEscapes,
-    ProbeOutcome, ProbeRule, Proxies, ProxyHeader, ResponseEffect, RouteSettings, ScopePart,
-    Settings, StatusRule, StoreUrl, WhenBusy, WhenStoreDown,
+    AccessLog, AccessLogFormat, AccessLogTarget, BodyMode, Expected, JsonFields, KeyFormat,
+    KeySettings, KeySource, KeySyntax, LoggedQuery, MadeTrace, PathEscapes, ProbeOutcome,
+    ProbeRule, Proxies, ProxyHeader, ResponseEffect, RouteSettings, ScopePart, Settings,
+    StatusRule, StoreUrl, WhenBusy, WhenStoreDown,
 };
 use super::warnings::{REFRESHED, is_by_address, is_by_token};
 use super::words::{duration, header, headers, list, size, wrap};
@@ -60,10 +61,11 @@ fn gateway(settings: &Settings) -> String {
     });
     format!(
         "The gateway listens on {} {tls} and forwards to {}. {} Records are kept {store}. \
-         {admin}{callbacks}{breaker}",
+         {admin}{callbacks}{breaker}{}",
         settings.listen,
         list(&settings.upstreams),
         proxies_words(&settings.proxies),
+        log_words(settings),
     )
 }
 
@@ -88,6 +90,40 @@ fn proxies_words(proxies: &Proxies) -> String {
          `{header}` that is none of theirs. What others say is replaced.{protocol}",
         list(&proxies.trusted)
     )
+}
+
+/// What is logged of requests, and what traces they get.
+fn log_words(settings: &Settings) -> String {
+    let AccessLog { to, format, query, gets } = &settings.access_log;
+    let mut words = String::new();
+    if let Some(to) = to {
+        let to = match to {
+            AccessLogTarget::Stdout => "to standard output".to_owned(),
+            AccessLogTarget::File(path) => format!("to {}", path.display()),
+        };
+        let format = match format {
+            AccessLogFormat::Text => "as text",
+            AccessLogFormat::Json => "as JSON",
+            AccessLogFormat::Combined => "in the combined format",
+        };
+        let which = if *gets < 1.0 {
+            format!("Every request, but only {} % of GET and HEAD,", (gets * 1e5).round() / 1e3)
+        } else {
+            "Every request".to_owned()
+        };
+        let query = match query {
+            LoggedQuery::None => "without its query",
+            LoggedQuery::Names => "with the names of its query's parameters",
+            LoggedQuery::Values => "with its query",
+        };
+        words.push_str(&format!(" {which} is logged {format} {to}, {query}."));
+    }
+    match settings.trace.make {
+        MadeTrace::No => {}
+        MadeTrace::Unsampled => words.push_str(" A request without a trace gets one, not sampled."),
+        MadeTrace::Sampled => words.push_str(" A request without a trace gets one, sampled."),
+    }
+    words
 }
 
 fn explain_route(route: &RouteSettings, rest: &str, settings: &Settings) -> String {

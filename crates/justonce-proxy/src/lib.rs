@@ -50,7 +50,7 @@ pub use listener::{
     TimeoutBody, TimeoutBodyError,
 };
 pub use upstream::{
-    AddressError, BreakerSettings, BreakerState, HostHeader, MAX_RESPONSE_HEADERS, Proxy,
-    ProxyBody, ProxyBodyError, ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout,
+    AddressError, BreakerSettings, BreakerState, ExchangeTime, HostHeader, MAX_RESPONSE_HEADERS,
+    Proxy, ProxyBody, ProxyBodyError, ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout,
     SettingsError, UpstreamAddress, UpstreamStatus, add_forwarded, error_response, make_forwarded,
 };

@@ -18,11 +18,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::access_log::{AccessLog, Front};
 use crate::admin::{Admin, AdminAddress};
 use crate::background::Background;
 use crate::config::{self, Flags, Proxies, ProxyHeader, Settings};
 use crate::gateway::Gateway;
 use crate::reload::{FileContents, Reloadable, Reloader};
+use crate::traces::Traces;
 use crate::{logs, stores};
 
 /// The bounds of the buckets of all durations, in seconds.
@@ -67,12 +69,14 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     crate::metrics::describe();
     let (engine, backups) = stores::engine(&settings).await?;
     let service = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
+    let access_log = AccessLog::open(&settings.access_log)?;
+    let front = Front::new(service.clone(), access_log.clone(), Traces::new(settings.trace.make));
     let contents = FileContents::read(flags, &settings);
     let (listener, tls) = listener(&settings)?;
     let (stop, stop_admin) = (CancellationToken::new(), CancellationToken::new());
     announce(&format!("listening on {}://{}", scheme(&settings), listener.local_addr()?));
     let mut tasks = JoinSet::new();
-    let mut reloadable = Reloadable { contents, tls, tokens: None };
+    let mut reloadable = Reloadable { contents, tls, tokens: None, access_log: access_log.clone() };
     if let Some(address) = settings.admin {
         let address = admin_address(address, &settings)?;
         let admin = Admin::bind(&address, engine.clone(), metrics.clone(), stop.clone(), backups)?;
@@ -87,9 +91,8 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone(), reloadable)?;
     tasks.spawn(reloader.run(stop.clone()));
     let background = Background::start(&engine, metrics);
-    let gateway = service.clone();
     let listening = tokio::spawn(listener.serve(
-        move || service.clone(),
+        move || front.clone(),
         stop.clone().cancelled_owned(),
         settings.grace,
     ));
@@ -106,11 +109,14 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     }
     let deadline = Instant::now() + settings.grace;
     stop.cancel();
-    gateway.stop_completing();
+    service.stop_completing();
     drop(background);
     let served = listening.await.context("the listener failed")?;
     drain(&engine, deadline).await;
     stop_admin.cancel();
+    if let Some(log) = access_log {
+        log.finish().await;
+    }
     info!(?served, "stopped");
     Ok(())
 }

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::Proxies;
 use super::proxies;
 use super::route::RouteTable;
 use super::tables::{
     Breaker, CompleterLimits, GatewayLayer, Limits, Log, Timeouts, Tls, TlsLayer, TopLayer,
 };
 use super::token::AdminToken;
+use super::{AccessLog, Proxies, Trace};
 use super::{
     EmbeddedSettings, NearCacheSettings, PostgresSettings, RedisSettings, RouteSettings, routes,
 };
@@ -49,6 +49,10 @@ pub struct Settings {
     pub proxies: Proxies,
     /// What is logged, and how.
     pub log: Log,
+    /// The lines about requests.
+    pub access_log: AccessLog,
+    /// The traces of requests.
+    pub trace: Trace,
     /// How much of everything.
     pub limits: Limits,
     /// How long for everything.
@@ -134,6 +138,8 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         grace: top.grace?.value,
         proxies: Proxies::of(declared.proxies.clone())?,
         log: Log::of(declared.log.clone())?,
+        access_log: AccessLog::of(declared.access_log.clone())?,
+        trace: Trace::of(declared.trace.clone())?,
         limits: Limits::of(limits)?,
         timeouts: Timeouts::of(timeouts)?,
         breaker: Breaker::of(declared.breaker.clone()).filter(|breaker| breaker.enabled),

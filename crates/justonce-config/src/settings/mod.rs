@@ -1,5 +1,6 @@
 //! Every setting: its declaration, what its values mean, and what contradicts what.
 
+mod access_log;
 mod address;
 mod complete;
 mod fingerprint;
@@ -19,6 +20,7 @@ mod template;
 mod token;
 mod values;
 
+pub use access_log::{AccessLog, AccessLogFormat, AccessLogTarget, LoggedQuery, MadeTrace, Trace};
 pub use gateway::Settings;
 pub(crate) use gateway::settings;
 pub use justonce_http::{

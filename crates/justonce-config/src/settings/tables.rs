@@ -7,6 +7,7 @@ use std::time::Duration;
 use justonce_core::MAX_BODY_BYTES;
 use tracing::Level;
 
+use super::access_log::{AccessLogLayer, TraceLayer};
 use super::proxies::ProxiesLayer;
 use super::store::{EmbeddedLayer, NearCacheLayer, PostgresLayer, RedisLayer};
 use super::token::{Secret, secret};
@@ -35,6 +36,10 @@ tables! {
         table proxies: ProxiesLayer;
         /// Logs.
         table log: LogLayer;
+        /// A line for each request.
+        table access_log: AccessLogLayer;
+        /// Trace context (W3C).
+        table trace: TraceLayer;
         /// How much of everything.
         table limits: LimitsLayer;
         /// How long for everything.

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::breaker::RequestEnd;
 use super::connection::Connection;
 use super::error::{ProxyError, error_response};
+use super::exchange_time::ExchangeTime;
 use super::request_body::{RequestBody, SendProgress};
 use super::response_body::ProxyBody;
 use super::settings::{HostHeader, ResponseTimeout};
@@ -78,6 +79,8 @@ pub(super) async fn exchange(
         return refusal;
     }
     let settings = &upstreams.settings;
+    // Without a response it ends here.
+    let running = request.extensions_mut().remove::<ExchangeTime>().map(ExchangeTime::start);
     let own = request.extensions_mut().remove::<ResponseTimeout>().map(|own| own.0);
     forward_informational(&mut request);
     let client = headers::prepare(&mut request, settings.via);
@@ -95,7 +98,8 @@ pub(super) async fn exchange(
         address(settings.host, active.upstream(), requested.as_ref(), &mut request);
         match attempt(active.upstream(), request, options).await {
             Attempt::Response(response) => {
-                return responded(upstreams, active, response, options, client);
+                let response = responded(upstreams, active, response, options, client);
+                return response.map(|body| body.timed(running));
             }
             Attempt::Failed(error, detail, phase) => {
                 let by = active.upstream().name.clone();

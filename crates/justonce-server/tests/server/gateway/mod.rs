@@ -1,5 +1,6 @@
 //! The real gateway, as a process, between a client and a service that do what the test says.
 
+mod access_log;
 mod admin;
 mod answers;
 mod backup;
@@ -17,4 +18,5 @@ mod sagas;
 mod shutdown;
 mod stage;
 mod stores;
+mod traces;
 mod unknown;
