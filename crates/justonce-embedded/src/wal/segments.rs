@@ -342,6 +342,38 @@ mod tests {
     }
 
     #[test]
+    fn large_batches_wait_for_the_engine_and_their_room_is_given_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let apply_queue = Arc::new(ApplyQueue::default());
+        let mut wal = small(directory.path(), &apply_queue);
+        let room = wal.segment_bytes * MAX_SEGMENTS as u64;
+        let large: Vec<Write> = (0..100).map(|_| Write::empty()).collect();
+        for number in 1..=5 {
+            wal.append(heading(number), &large).unwrap();
+            assert!(bytes(directory.path()).unwrap() > room, "it is larger than all files");
+            apply_queue.is_durable(number);
+        }
+        for number in 6..=40 {
+            append(&mut wal, number..=number);
+            apply_queue.is_durable(number);
+        }
+        let left = bytes(directory.path()).unwrap();
+        assert!(left <= room, "{left} bytes, of {room}");
+        wal.append(heading(41), &large).unwrap();
+        apply_queue.is_durable(41);
+        drop(wal);
+        let mut wal = small(directory.path(), &apply_queue);
+        let left = bytes(directory.path()).unwrap();
+        assert!(left <= room, "{left} bytes after it was opened, of {room}");
+        // What the engine lacks is in memory too.
+        wal.append(heading(42), &large).unwrap();
+        apply_queue.fail("the engine is broken");
+        let error = wal.append(heading(43), &large).unwrap_err();
+        assert_eq!(error, "the engine is broken");
+        assert_eq!(found(directory.path(), 41), Ok(vec![42]));
+    }
+
+    #[test]
     fn a_log_that_is_opened_again_goes_on_with_the_same_files() {
         let directory = tempfile::tempdir().unwrap();
         append(&mut small(directory.path(), &Arc::default()), 1..=5);
