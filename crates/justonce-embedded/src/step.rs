@@ -209,8 +209,8 @@ impl Stepper<'_> {
     fn admit(&self, action: &Action, before: &Before, decision: &Decision) -> StoreResult<()> {
         self.state.writable()?;
         self.state.bounded.admit_write(action)?;
-        // What is in the place of another takes no more memory. A restored store holds what it finds
-        // nothing of: that comes to be in memory as a claim does.
+        // What is in the place of another takes no more memory. What a restored store holds though
+        // it finds nothing of it comes to be in memory as a claim does.
         let comes = matches!(decision.answer, Answer::Claimed(_) | Answer::Held(_));
         if comes && before.unsettled_bytes().is_none() {
             self.state.bounded.admit_claim()?;

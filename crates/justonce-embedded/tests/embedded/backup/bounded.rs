@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use justonce_core::engine::Settlement;
-use justonce_core::store::{Maintenance, Records};
 use justonce_core::{
     Answer, Engine, Entropy, Key, ManualClock, OnLapsed, Operation, Outcome, Owner, Policy,
     Resolution, Resolve, Resolver, Scope, Step, StoreErrorKind, Timestamp, Token, Why,
