@@ -8,7 +8,7 @@ use anyhow::Context;
 use justonce::Engine;
 use justonce_proxy::{
     BreakerSettings, Listener, ListenerSettings, Proxy, ProxySettings, ProxyTimeouts, ServerTls,
-    UpstreamAddress,
+    UpstreamAddress, UpstreamRoots,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -151,7 +151,9 @@ fn proxy(settings: &Settings) -> anyhow::Result<Proxy> {
         idle: settings.timeouts.upstream_idle,
     };
     let mut proxy = ProxySettings::new(upstreams.collect::<Result<Vec<_>, _>>()?, timeouts);
-    proxy.ca_file = settings.upstream_ca.clone();
+    if let Some(ca) = &settings.upstream_ca {
+        proxy.tls.roots = UpstreamRoots::SystemAnd(ca.clone());
+    }
     proxy.breaker = settings.breaker.map(|breaker| BreakerSettings {
         window: breaker.window,
         min_requests: u32::try_from(breaker.min_requests).unwrap_or(u32::MAX),

@@ -9,22 +9,24 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 use justonce_http::{Cause, Unframed, UpstreamName};
+use justonce_net::refused_our_certificate;
 use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use super::breaker::RequestEnd;
 use super::connection::Connection;
 use super::error::{ProxyError, error_response};
+use super::headers;
 use super::request_body::{RequestBody, SendProgress};
 use super::response_body::ProxyBody;
 use super::settings::{HostHeader, ResponseTimeout};
+use super::upgrade::{self, ClientUpgrade};
 use super::upstreams::{ActiveRequest, PooledConnection, Upstream, Upstreams};
-use super::{headers, upgrade};
 use crate::informational::InformationalSender;
 
 const NO_UPSTREAM: &str = "the circuit breakers of all upstreams are open";
+const REFUSED: &str = "the upstream refused the gateway's certificate, or that there is none";
 const CLOSED: &str = "the upstream closed the connection before the request was sent";
 
 /// The result of a request at one upstream.
@@ -80,7 +82,8 @@ pub(super) async fn exchange(
     let settings = &upstreams.settings;
     let own = request.extensions_mut().remove::<ResponseTimeout>().map(|own| own.0);
     forward_informational(&mut request);
-    let client = headers::prepare(&mut request, settings.via);
+    let client = headers::prepare(&mut request, settings.via)
+        .map(|client| ClientUpgrade { client, abort: request.extensions_mut().remove() });
     let requested = upstreams.any_base().then(|| request.uri().path_and_query().cloned());
     let options = RequestOptions {
         response_timeout: own.unwrap_or(settings.timeouts.response),
@@ -92,7 +95,7 @@ pub(super) async fn exchange(
     let (mut why, mut at) = (NO_UPSTREAM, None);
     let mut tried = Vec::new();
     while let Some(mut active) = upstreams.next(&mut tried) {
-        address(settings.host, active.upstream(), requested.as_ref(), &mut request);
+        address(&settings.host, active.upstream(), requested.as_ref(), &mut request);
         match attempt(active.upstream(), request, options).await {
             Attempt::Response(response) => {
                 return responded(upstreams, active, response, options, client);
@@ -155,7 +158,7 @@ const fn request_end(error: ProxyError) -> RequestEnd {
 
 /// Writes the host and the base path of an upstream into a request.
 fn address(
-    host: HostHeader,
+    host: &HostHeader,
     upstream: &Upstream,
     requested: Option<&Option<PathAndQuery>>,
     request: &mut Request<RequestBody>,
@@ -166,7 +169,7 @@ fn address(
         *request.uri_mut() = target;
     }
     let headers = request.headers_mut();
-    if (host == HostHeader::Upstream || !headers.contains_key(http::header::HOST))
+    if (*host != HostHeader::Client || !headers.contains_key(http::header::HOST))
         && let Some(host) = &upstream.host
     {
         headers.insert(http::header::HOST, host.clone());
@@ -241,7 +244,7 @@ async fn send(
         Some(Ok(response)) => Sent::Response(response),
         Some(Err(mut error)) => match error.take_message() {
             Some(unsent) => Sent::Unsent(Box::new(unsent)),
-            None => failed(&error.into_error(), progress, connection.wrote()),
+            None => failed(&error.into_error(), progress, connection),
         },
         None if progress.is_some_and(SendProgress::is_starved) => {
             Sent::Failed(ProxyError::RequestBroken, "the request body timed out")
@@ -250,14 +253,17 @@ async fn send(
     }
 }
 
-fn failed(error: &hyper::Error, progress: Option<&SendProgress>, wrote: bool) -> Sent {
+fn failed(error: &hyper::Error, progress: Option<&SendProgress>, connection: &Connection) -> Sent {
     tracing::debug!(%error, source = ?std::error::Error::source(error), "an exchange failed");
     if progress.is_some_and(SendProgress::is_broken) {
         return Sent::Failed(ProxyError::RequestBroken, "the request's body broke off");
     }
-    if !wrote {
+    if !connection.wrote() {
         // The first write failed.
         return Sent::Failed(ProxyError::NotReached, CLOSED);
+    }
+    if !connection.has_read() && refused_our_certificate(error) {
+        return Sent::Failed(ProxyError::NotReached, REFUSED);
     }
     if error.is_parse_too_large() {
         return Sent::Failed(
@@ -308,7 +314,7 @@ fn responded(
     mut active: ActiveRequest,
     response: ConnectionResponse,
     options: RequestOptions,
-    client: Option<OnUpgrade>,
+    client: Option<ClientUpgrade>,
 ) -> Response<ProxyBody> {
     let settings = &upstreams.settings;
     let ConnectionResponse { mut response, mut connection, progress } = response;
