@@ -49,6 +49,7 @@ pub fn warnings(settings: &Settings) -> Vec<Warning> {
         .into_iter()
         .map(|text| Warning { route: None, text: text.to_owned() })
         .collect();
+    found.extend(unused(settings));
     for route in &settings.routes {
         let texts = of_route(route).into_iter();
         found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
@@ -123,6 +124,16 @@ fn gateway(settings: &Settings) -> Vec<&'static str> {
         texts.push("`admin` can be reached from other machines, and its token goes in cleartext");
     }
     texts
+}
+
+/// Upstreams that no route names.
+fn unused(settings: &Settings) -> impl Iterator<Item = Warning> {
+    let used = |name: &str| settings.all_routes().any(|route| route.upstream == name);
+    let unused = settings.upstreams.iter().filter(move |upstream| !used(&upstream.name));
+    unused.map(|upstream| Warning {
+        route: None,
+        text: format!("`upstreams.{}`: no route names it, so it gets no requests", upstream.name),
+    })
 }
 
 /// The first route that matches counts.

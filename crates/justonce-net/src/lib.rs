@@ -8,6 +8,8 @@ mod address;
 #[cfg(feature = "tls")]
 mod certificates;
 #[cfg(feature = "tls")]
+mod identity;
+#[cfg(feature = "tls")]
 mod refusal;
 #[cfg(feature = "tls")]
 mod roots;
@@ -16,6 +18,8 @@ pub use address::TLS_NOT_BUILT_IN;
 #[cfg(feature = "tls")]
 pub use certificates::{CertificateFileError, read_certificates};
 #[cfg(feature = "tls")]
-pub use refusal::{CertificateRefusal, certificate_refusal};
+pub use identity::ClientIdentity;
+#[cfg(feature = "tls")]
+pub use refusal::{CertificateRefusal, certificate_refusal, refused_our_certificate};
 #[cfg(feature = "tls")]
 pub use roots::{TrustRoots, install_crypto_provider};

@@ -35,6 +35,7 @@
 //! # }
 //! ```
 
+mod abort;
 mod client;
 mod informational;
 mod listener;
@@ -48,7 +49,8 @@ pub use listener::{
     TimeoutBody, TimeoutBodyError,
 };
 pub use upstream::{
-    AddressError, BreakerSettings, BreakerState, HostHeader, MAX_RESPONSE_HEADERS, Proxy,
-    ProxyBody, ProxyBodyError, ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout,
-    SettingsError, UpstreamAddress, UpstreamStatus, add_forwarded, error_response, make_forwarded,
+    AddressError, Balance, BreakerSettings, BreakerState, CheckResult, ClientCertificate,
+    HealthCheck, HostHeader, MAX_RESPONSE_HEADERS, Protocol, Proxy, ProxyBody, ProxyBodyError,
+    ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError, UpstreamAddress,
+    UpstreamRoots, UpstreamStatus, UpstreamTls, add_forwarded, error_response, make_forwarded,
 };

@@ -16,8 +16,8 @@ mod rules;
 mod serve;
 mod stack;
 mod stores;
-
 mod upstream_problems;
+mod upstreams;
 
 pub use cli::run;
 use justonce_config as config;

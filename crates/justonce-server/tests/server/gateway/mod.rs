@@ -17,3 +17,6 @@ mod shutdown;
 mod stage;
 mod stores;
 mod unknown;
+mod upstream_health;
+mod upstream_tls;
+mod upstreams;
