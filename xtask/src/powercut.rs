@@ -91,6 +91,12 @@ const CHANGED: &[Changed] = &[
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),",
     },
     Changed {
+        name: "the directories above a restored store are not synced",
+        file: "crates/justonce-embedded/src/backup/restore.rs",
+        from: "create_durable_folder(to).map_err(io)?;",
+        to: "create_folder(to).map_err(io)?;",
+    },
+    Changed {
         name: "the folders of a new database are not synced",
         file: "crates/justonce-embedded/src/disk.rs",
         from: "        sync_directories(made)?;\n",

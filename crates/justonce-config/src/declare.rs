@@ -34,6 +34,8 @@ pub(super) enum Shape {
     Table(&'static [Setting]),
     /// A list of tables: `[[route]]`.
     Tables(&'static [Setting]),
+    /// Tables with names of the user's choice: `[upstreams.payments]`.
+    Named(&'static [Setting]),
     /// No setting itself: settings of the same table that are declared somewhere else.
     Group(&'static [Setting]),
 }

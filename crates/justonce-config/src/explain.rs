@@ -1,7 +1,10 @@
 //! A configuration in plain words, for `justonce check`.
 
+use std::time::Duration;
+
 use justonce_core::{AfterRetention, OnLapsed};
 
+use super::explain_upstream::{forwards_to, of_route, said};
 use super::settings::{
     AccessLog, AccessLogFormat, AccessLogTarget, BodyMode, Expected, JsonFields, KeyFormat,
     KeySettings, KeySource, KeySyntax, LoggedQuery, MadeTrace, PathEscapes, ProbeOutcome,
@@ -21,6 +24,11 @@ const REST: &str = "Everything else: POST and PATCH that no route is for";
 pub fn explain(settings: &Settings) -> String {
     let mut parts = vec![wrap(&gateway(settings), "", "", WIDTH)];
     let explain_route = |route: &RouteSettings, rest: &str| explain_route(route, rest, settings);
+    let upstreams = settings.upstreams.iter().filter_map(|upstream| said(upstream, settings));
+    parts.extend(upstreams.map(|(head, said)| {
+        let lines: Vec<String> = said.iter().map(|text| bullet(text)).collect();
+        format!("{}\n{}", wrap(&head, "", "  ", WIDTH), lines.join("\n"))
+    }));
     parts.extend(settings.routes.iter().map(|route| explain_route(route, "")));
     let rest = if settings.routes.is_empty() { "Every POST and PATCH" } else { REST };
     parts.push(explain_route(&settings.default_route, rest));
@@ -59,11 +67,18 @@ fn gateway(settings: &Settings) -> String {
             duration(breaker.open_for)
         )
     });
+    let drain = match settings.drain_delay {
+        Duration::ZERO => String::new(),
+        delay => format!(
+            " Told to stop, it says that it is not ready, and goes on for {}.",
+            duration(delay)
+        ),
+    };
     format!(
         "The gateway listens on {} {tls} and forwards to {}. {} Records are kept {store}. \
-         {admin}{callbacks}{breaker}{}",
+         {admin}{callbacks}{breaker}{drain}{}",
         settings.listen,
-        list(&settings.upstreams),
+        forwards_to(settings),
         proxies_words(&settings.proxies),
         log_words(settings),
     )
@@ -132,9 +147,10 @@ fn explain_route(route: &RouteSettings, rest: &str, settings: &Settings) -> Stri
         Some(pattern) if pattern.to_string() == route.name => format!("Route {pattern}"),
         Some(pattern) => format!("Route {}: {pattern}", route.name),
     };
+    let upstream = of_route(route).map(|text| format!("{}\n", bullet(&text))).unwrap_or_default();
     let Some(key) = &route.key else {
         let text = "Not protected: requests pass through, with or without a key.";
-        return format!("{head}\n{}", bullet(text));
+        return format!("{head}\n{upstream}{}", bullet(text));
     };
     let said = [
         format!("Key: {}", key_words(key)),
@@ -149,7 +165,7 @@ fn explain_route(route: &RouteSettings, rest: &str, settings: &Settings) -> Stri
         format!("Limits: {}", limit_words(route)),
     ];
     let lines: Vec<String> = said.iter().map(|text| bullet(text)).collect();
-    format!("{head}\n{}", lines.join("\n"))
+    format!("{head}\n{upstream}{}", lines.join("\n"))
 }
 
 fn bullet(text: &str) -> String {

@@ -53,6 +53,7 @@
 mod covers;
 mod declare;
 mod explain;
+mod explain_upstream;
 mod file;
 mod flags;
 mod invalid;

@@ -5,17 +5,25 @@ use serde_json::Value as Json;
 use super::declare::{Layer, Setting, Shape};
 use super::nearest::did_you_mean;
 use super::report::Report;
-use super::settings::{GatewayLayer, IdentityLayer, RouteTable};
-use super::tree::{DEFAULTS, Member, ROUTES, Table, Value};
+use super::settings::{GatewayLayer, IdentityLayer, RouteTable, UpstreamTable};
+use super::tree::{DEFAULTS, Member, ROUTES, Table, UPSTREAMS, Value};
 
 /// What every variable of ours begins with.
 pub(super) const VARIABLE_PREFIX: &str = "JUSTONCE_";
 /// The variable that names the file.
 pub(super) const CONFIG_VARIABLE: &str = "JUSTONCE_CONFIG";
 
+/// What stands for a name of the user's choice in the full name of a setting.
+const ANY_NAME: &str = "NAME";
+
 /// The settings of the gateway.
 pub(super) const TOP: &[Setting] = &[
     Setting::of("", "", Shape::Group(GatewayLayer::SETTINGS)),
+    Setting::of(
+        UPSTREAMS,
+        "Upstreams by their names; `default` is that of routes which name none.",
+        Shape::Named(UpstreamTable::SETTINGS),
+    ),
     Setting::of(
         DEFAULTS,
         "What holds for all routes, and for every other POST and PATCH.",
@@ -54,6 +62,7 @@ fn list(settings: &'static [Setting], prefix: &str, found: &mut Vec<(String, &'s
         let name = format!("{prefix}{}", setting.name);
         match setting.shape {
             Shape::Table(inner) | Shape::Tables(inner) => list(inner, &format!("{name}."), found),
+            Shape::Named(inner) => list(inner, &format!("{name}.{ANY_NAME}."), found),
             _ => found.push((name, setting)),
         }
     }
@@ -76,7 +85,13 @@ pub fn variable_names() -> Vec<String> {
 
 /// The variable of a setting outside routes.
 pub(super) fn variable(key: &str) -> String {
-    format!("{VARIABLE_PREFIX}{}", key.replace('.', "_").to_uppercase())
+    format!("{VARIABLE_PREFIX}{}", by_variable(key).replace('.', "_").to_uppercase())
+}
+
+/// The full name of what a variable sets. Of the tables with free names that is the default one:
+/// the name of another could not be told from the rest.
+pub(super) fn by_variable(key: &str) -> String {
+    key.replace(&format!(".{ANY_NAME}."), ".default.")
 }
 
 /// Reports every name in the tree that is no setting, and every table that is none.
@@ -100,10 +115,35 @@ fn check_table(table: &Table, settings: &'static [Setting], place: &str, report:
                 check_table(table, inner, &join(place, name), report);
             }
             (Shape::Table(inner), _) => no_table(members(inner).first().map_or("…", |s| s.name)),
+            (Shape::Named(inner), Value::Table(named)) => {
+                check_named(named, name, inner, report);
+            }
+            (Shape::Named(_), _) => {
+                let help = format!("write `[{name}.NAME]`, with a name of your choice");
+                let message = format!("`{name}` is a table of tables");
+                report.at(&member.node.origin, message, Some(help));
+            }
             (Shape::Value(_) | Shape::Group(_), Value::Table(_)) => {}
             (Shape::Value(schema), _) if is_map(&schema()) => no_table("\"5xx\""),
             (Shape::Value(_) | Shape::Group(_), _) => {}
             (Shape::Tables(inner), _) => check_routes(member, inner, report),
+        }
+    }
+}
+
+fn check_named(named: &Table, place: &str, settings: &'static [Setting], report: &mut Report) {
+    for (name, member) in named {
+        match &member.node.value {
+            Value::Table(table) => {
+                check_table(table, settings, &format!("[{place}.{name}]"), report);
+            }
+            // A setting that lacks the name in front of it, or a name that lacks its settings.
+            _ => {
+                let help = format!("write `[{place}.NAME]`, with a name of your choice");
+                let shown: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
+                let message = format!("expected a table, as in `[{place}.{shown}]`");
+                report.at(&member.node.origin, message, Some(help));
+            }
         }
     }
 }
@@ -165,10 +205,13 @@ fn elsewhere(name: &str) -> Option<String> {
     }
     let tables = members(TOP).into_iter().chain(members(RouteTable::SETTINGS));
     let mut homes = tables.filter(|setting| match setting.shape {
-        Shape::Table(inner) => has(inner),
+        Shape::Table(inner) | Shape::Named(inner) => has(inner),
         _ => false,
     });
-    homes.next().map(|table| format!("`{name}` belongs in `{}`", table.name))
+    homes.next().map(|table| match table.shape {
+        Shape::Named(_) => format!("`{name}` belongs in `[{}.{ANY_NAME}]`", table.name),
+        _ => format!("`{name}` belongs in `{}`", table.name),
+    })
 }
 
 fn join(place: &str, name: &str) -> String {

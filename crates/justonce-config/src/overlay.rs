@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::file;
 use super::flags::Flags;
-use super::names::{CONFIG_VARIABLE, VARIABLE_PREFIX, documented_keys, variable, variable_names};
+use super::names::{
+    CONFIG_VARIABLE, VARIABLE_PREFIX, by_variable, documented_keys, variable, variable_names,
+};
 use super::nearest::nearest;
 use super::report::Report;
 use super::service_links::is_service_link;
@@ -38,7 +40,7 @@ pub(super) fn variables(
 fn key_of(name: &str, keys: &[String]) -> Option<String> {
     let outside = keys.iter().filter(|key| !key.starts_with("route.") && *key != MAP);
     if let Some(key) = outside.into_iter().find(|key| variable(key) == name) {
-        return Some(key.clone());
+        return Some(by_variable(key));
     }
     let status = name.strip_prefix(&variable(MAP))?.strip_prefix('_')?;
     Some(format!("{MAP}.{}", status.to_lowercase()))

@@ -81,6 +81,9 @@ fn property(setting: &'static Setting, all: &[(String, &'static Setting)]) -> Js
         Shape::Value(schema) => schema(),
         Shape::Table(inner) | Shape::Group(inner) => table(inner, &[]),
         Shape::Tables(inner) => json!({ "type": "array", "items": table(inner, &["match"]) }),
+        Shape::Named(inner) => {
+            json!({ "type": "object", "additionalProperties": table(inner, &[]) })
+        }
     };
     if let Json::Object(members) = &mut schema {
         members.insert("description".into(), sentences(setting).into());

@@ -45,7 +45,8 @@ impl<'t> Section<'t> {
             _ => None,
         };
         // What may stand in a route, too, has the same name in both places.
-        let prefix = if name == DEFAULTS { String::new() } else { format!("{name}.") };
+        let prefix =
+            if name == DEFAULTS { String::new() } else { format!("{}{name}.", self.prefix) };
         Self { table, prefix }
     }
 

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 /// The name of the list of routes.
 pub(super) const ROUTES: &str = "route";
+/// The name of the table of upstreams.
+pub(super) const UPSTREAMS: &str = "upstreams";
 /// The name of the table for all routes.
 pub(super) const DEFAULTS: &str = "defaults";
 
 /// Where a value came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Origin {
     /// These bytes of the file.
     File(Range<usize>),
@@ -19,6 +21,7 @@ pub(super) enum Origin {
     /// This flag, as it was written but for its value.
     Flag(Arc<str>),
     /// Nothing: it is a default.
+    #[default]
     Default,
 }
 

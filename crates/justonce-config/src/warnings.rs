@@ -50,6 +50,7 @@ pub fn warnings(settings: &Settings) -> Vec<Warning> {
         .into_iter()
         .map(|text| Warning { route: None, text: text.to_owned() })
         .collect();
+    found.extend(unused(settings));
     for route in settings.all_routes() {
         let texts = of_route(route).into_iter().chain(by_address(route, settings));
         found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
@@ -147,6 +148,16 @@ fn by_address(route: &RouteSettings, settings: &Settings) -> Option<String> {
         "`scope` by `address` alone: callers behind one address, as in an office, get each other's \
          responses, and a retry from another address executes again"
             .into()
+    })
+}
+
+/// Upstreams that no route names.
+fn unused(settings: &Settings) -> impl Iterator<Item = Warning> {
+    let used = |name: &str| settings.all_routes().any(|route| route.upstream == name);
+    let unused = settings.upstreams.iter().filter(move |upstream| !used(&upstream.name));
+    unused.map(|upstream| Warning {
+        route: None,
+        text: format!("`upstreams.{}`: no route names it, so it gets no requests", upstream.name),
     })
 }
 

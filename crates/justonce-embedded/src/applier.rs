@@ -81,17 +81,26 @@ impl Applied {
             }
             expires(id, change, &mut expiring);
         }
-        let failed = |error: fjall::Error| error.to_string();
         if !records.is_empty() {
             let records = records.into_iter().map(|(id, change)| (id, change.bytes));
-            disk.ingest(records).map_err(failed)?;
+            disk.ingest(records).map_err(engine_error)?;
         }
         let with = With { swept, expiring, rows };
-        disk.write(number, &row, with).map_err(failed)?;
+        disk.write(number, &row, with).map_err(engine_error)?;
         self.number = number;
         self.names_all_next = false;
         self.done = row.done;
         Ok(())
+    }
+}
+
+/// What the engine says. Of a failure in its own threads it tells the reason to the log only.
+fn engine_error(error: fjall::Error) -> String {
+    match error {
+        fjall::Error::Poisoned => "the storage engine failed in the background, as it does on a \
+                                   full disk; the log has its reason"
+            .to_owned(),
+        other => other.to_string(),
     }
 }
 

@@ -14,6 +14,9 @@ const PRIVATE_FOLDER: u32 = 0o700;
 /// What the group and all others may do.
 const OTHERS: u32 = 0o077;
 
+/// What a file system of its own has at its root.
+pub(crate) const LOST_AND_FOUND: &str = "lost+found";
+
 /// Options for a file that, if it is made, is private.
 pub(crate) fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -90,8 +93,7 @@ pub(crate) fn sync_directories(path: &Path) -> io::Result<()> {
 /// Whether nothing is in a folder that somebody could miss.
 pub(crate) fn is_unused(folder: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(folder)? {
-        // A file system of its own has this.
-        if entry?.file_name() != "lost+found" {
+        if entry?.file_name() != LOST_AND_FOUND {
             return Ok(false);
         }
     }

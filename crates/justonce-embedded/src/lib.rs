@@ -34,7 +34,8 @@
 //! outcome ([`EmbeddedStore::checkpoint_with`], [`EmbeddedStore::outcome_with`]).
 //!
 //! After an I/O error or on a full disk the store stops: replays of what is on disk go on, every
-//! step that would write is refused. A restart recovers everything that was acknowledged.
+//! step that would write is refused. A restart recovers everything that was acknowledged. The
+//! storage engine says why it failed in the background through the crate `log` only.
 
 mod applier;
 pub mod backup;

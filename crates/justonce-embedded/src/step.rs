@@ -209,8 +209,10 @@ impl Stepper<'_> {
     fn admit(&self, action: &Action, before: &Before, decision: &Decision) -> StoreResult<()> {
         self.state.writable()?;
         self.state.bounded.admit_write(action)?;
-        // A claim in the place of another takes no more memory.
-        if matches!(decision.answer, Answer::Claimed(_)) && before.unsettled_bytes().is_none() {
+        // What is in the place of another takes no more memory. What a restored store holds though
+        // it finds nothing of it comes to be in memory as a claim does.
+        let comes = matches!(decision.answer, Answer::Claimed(_) | Answer::Held(_));
+        if comes && before.unsettled_bytes().is_none() {
             self.state.bounded.admit_claim()?;
         }
         Ok(())

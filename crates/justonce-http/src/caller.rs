@@ -6,7 +6,7 @@ use std::hash::BuildHasherDefault;
 use http::header::{AUTHORIZATION, COOKIE, HOST};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, request};
 use justonce_core::store::IdHasher;
-use justonce_core::{FingerprintKey, Scope, ScopeBuilder, ScopeError};
+use justonce_core::{Canonical, FingerprintKey, Scope, ScopeBuilder, ScopeError};
 use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
@@ -50,6 +50,35 @@ pub(crate) struct Caller {
     /// Whether the scope should identify the caller and the request has no credential that does.
     /// Then only its cookies may.
     pub(crate) is_anonymous: bool,
+    /// A keyed hash of the host that it calls.
+    host: [u8; 32],
+    /// What stands for its cookies if it sends none.
+    without_cookies: [u8; 32],
+}
+
+impl Caller {
+    /// A keyed hash of the host.
+    pub(crate) const fn host(&self) -> &[u8; 32] {
+        &self.host
+    }
+
+    /// A keyed hash of all cookies, if they may identify the caller.
+    pub(crate) fn cookies(&self, headers: &HeaderMap) -> Option<[u8; 32]> {
+        self.is_anonymous.then(|| match all_cookies(headers) {
+            None => self.without_cookies,
+            Some(all) => hash_of(&self.fingerprints, "cookies", Some(&all)),
+        })
+    }
+}
+
+/// A missing value differs from an empty one.
+fn hash_of(key: &FingerprintKey, name: &str, value: Option<&[u8]>) -> [u8; 32] {
+    let mut builder = key.builder();
+    match value {
+        Some(value) => builder.add(name, &Canonical::Raw(value)),
+        None => builder.add("without", &Canonical::Raw(name.as_bytes())),
+    }
+    *builder.finish().digest()
 }
 
 impl Default for Scopes {
@@ -61,7 +90,8 @@ impl Default for Scopes {
 }
 
 impl Scopes {
-    /// The caller of a request. Callers are cached by a hash, never by their credentials.
+    /// The caller of a request. Callers are cached by a hash, never by their credentials, and for
+    /// each host that they call.
     pub(crate) fn of(
         &self,
         rule: &Rule,
@@ -75,6 +105,9 @@ impl Scopes {
             hashed.extend_from_slice(bytes);
         };
         add(head.method.as_str().as_bytes());
+        let host = compared_host(headers);
+        add(&[u8::from(host.is_some())]);
+        add(host.as_deref().unwrap_or_default());
         for (number, part) in rule.scope.iter().enumerate() {
             let mut add_value = |kind: u8, value: &[u8]| {
                 add(&number.to_le_bytes());
@@ -148,7 +181,10 @@ fn caller(rule: &Rule, route: &str, head: &RequestHead<'_>) -> Result<Caller, Sc
     let scope = builder.build()?;
     let identifies = |part: &ScopePart| !matches!(part, ScopePart::Tenant(_));
     let is_anonymous = !is_identified && rule.scope.iter().any(identifies);
-    Ok(Caller { fingerprints: FingerprintKey::of(&scope), scope, is_anonymous })
+    let fingerprints = FingerprintKey::of(&scope);
+    let host = hash_of(&fingerprints, "host", compared_host(headers).as_deref());
+    let without_cookies = hash_of(&fingerprints, "cookies", None);
+    Ok(Caller { fingerprints, scope, is_anonymous, host, without_cookies })
 }
 
 /// The address of the client, if it is known.
@@ -216,7 +252,7 @@ fn cookies_named<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item =
 
 /// All cookies as one line, if there are any: HTTP/2 may send each in a line of its own, which
 /// means the same (RFC 9113, section 8.2.3).
-pub(crate) fn all_cookies(headers: &HeaderMap) -> Option<Vec<u8>> {
+fn all_cookies(headers: &HeaderMap) -> Option<Vec<u8>> {
     let mut lines = headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes);
     let mut all = lines.next()?.to_vec();
     for line in lines {

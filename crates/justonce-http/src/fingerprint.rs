@@ -5,12 +5,12 @@ use std::ops::Range;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::request::Parts;
-use justonce_core::{Canonical, Fingerprint, FingerprintKey, Key};
+use justonce_core::{Canonical, Fingerprint, Key};
 use percent_encoding::percent_decode;
 
-use crate::caller::{Caller, all_cookies, lines};
+use crate::caller::{Caller, lines};
 use crate::rule::{BodyMode, JsonFields, Rule};
-use crate::target::{compared_host, compared_path};
+use crate::target::compared_path;
 
 /// A fingerprint has three parts: the content of the request, its host, and the cookies that
 /// identify its caller. The store compares the whole; which part differs is looked up afterwards.
@@ -32,11 +32,10 @@ pub(crate) fn fingerprint(
 
 /// The parts of a fingerprint that the headers alone determine.
 pub(crate) fn head_digest(caller: &Caller, headers: &HeaderMap) -> [u8; 32] {
-    let key = &caller.fingerprints;
     let mut digest = [0; 32];
-    put(&mut digest, HOST, &digest_of(key, "host", compared_host(headers).as_deref()));
-    if caller.is_anonymous {
-        put(&mut digest, COOKIES, &digest_of(key, "cookies", all_cookies(headers).as_deref()));
+    put(&mut digest, HOST, caller.host());
+    if let Some(cookies) = caller.cookies(headers) {
+        put(&mut digest, COOKIES, &cookies);
     }
     digest
 }
@@ -45,16 +44,6 @@ fn put(digest: &mut [u8; 32], range: Range<usize>, hash: &[u8; 32]) {
     if let Some(part) = digest.get_mut(range) {
         part.iter_mut().zip(hash).for_each(|(byte, new)| *byte = *new);
     }
-}
-
-/// A missing value differs from an empty one.
-fn digest_of(key: &FingerprintKey, name: &str, value: Option<&[u8]>) -> [u8; 32] {
-    let mut builder = key.builder();
-    match value {
-        Some(value) => builder.add(name, &Canonical::Raw(value)),
-        None => builder.add("without", &Canonical::Raw(name.as_bytes())),
-    }
-    *builder.finish().digest()
 }
 
 fn content(rule: &Rule, caller: &Caller, parts: &Parts, body: &Canonical<'_>) -> Fingerprint {

@@ -260,7 +260,8 @@ pub(crate) fn begin<'a>(
     route: &'a Route,
     operation: &'a Operation,
 ) -> impl Future<Output = Result<Begun, BeginError>> + Send + 'a {
-    let blocked = shared.circuit_breaker.as_ref().and_then(|breaker| breaker.open_for());
+    let breaker = shared.circuit_breaker.as_ref();
+    let blocked = breaker.and_then(|breaker| breaker.open_for(&route.name));
     async move {
         if let Some(time) = blocked {
             return match shared.engine.peek(operation).await {

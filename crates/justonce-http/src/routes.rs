@@ -219,8 +219,37 @@ impl Pattern {
     }
 
     fn matches_normal(&self, method: &Method, path: &str) -> bool {
-        self.methods.contains(method)
-            && fits(&self.segments, segments(path), |text, part| decoded(part) == *text)
+        self.methods.contains(method) && self.fits_normal(path)
+    }
+
+    fn fits_normal(&self, path: &str) -> bool {
+        fits(&self.segments, segments(path), |text, part| decoded(part) == *text)
+    }
+
+    /// The place of the first of some patterns that matches a method and a path in any spelling;
+    /// without a method, of the first whose path fits, whatever its methods are.
+    ///
+    /// ```
+    /// use http::Method;
+    /// use justonce_http::Pattern;
+    ///
+    /// let patterns = [Pattern::parse("POST /orders")?, Pattern::parse("PUT /shops/*")?];
+    /// assert_eq!(Pattern::first(&patterns, Some(&Method::GET), "/shops/7"), None);
+    /// assert_eq!(Pattern::first(&patterns, None, "//shops/7"), Some(1));
+    /// # Ok::<(), justonce_http::PatternError>(())
+    /// ```
+    #[must_use]
+    pub fn first<'p>(
+        patterns: impl IntoIterator<Item = &'p Self>,
+        method: Option<&Method>,
+        path: &str,
+    ) -> Option<usize> {
+        // Once for all of them: a path may be long.
+        let path = NormalPath::of(path)?;
+        patterns.into_iter().position(|pattern| match method {
+            Some(method) => pattern.matches_normal(method, path.as_str()),
+            None => pattern.fits_normal(path.as_str()),
+        })
     }
 
     /// Whether a path that does not match is similar: with more segments in front, without some of

@@ -26,8 +26,8 @@ pub(crate) const FAILED: StatusCode = StatusCode::INTERNAL_SERVER_ERROR;
 /// Blocks new operations while the service is known to be down: they get 503 without a claim.
 /// Replays are still answered.
 pub trait CircuitBreaker: Send + Sync + 'static {
-    /// How long new operations are blocked; `None` if they are not.
-    fn open_for(&self) -> Option<Duration>;
+    /// How long new operations of a route are blocked; `None` if they are not.
+    fn open_for(&self, route: &str) -> Option<Duration>;
 }
 
 /// Is notified when a duplicate finds an unknown operation, so that it can be probed at once.

@@ -7,6 +7,8 @@
 mod address;
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "tls")]
+mod identity;
 mod range;
 #[cfg(feature = "tls")]
 mod refusal;
@@ -16,8 +18,10 @@ mod roots;
 pub use address::TLS_NOT_BUILT_IN;
 #[cfg(feature = "tls")]
 pub use certificates::{CertificateFileError, read_certificates};
+#[cfg(feature = "tls")]
+pub use identity::ClientIdentity;
 pub use range::{AddressRange, AddressRangeError};
 #[cfg(feature = "tls")]
-pub use refusal::{CertificateRefusal, certificate_refusal};
+pub use refusal::{CertificateRefusal, certificate_refusal, refused_our_certificate};
 #[cfg(feature = "tls")]
 pub use roots::{TrustRoots, install_crypto_provider};

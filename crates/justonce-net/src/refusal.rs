@@ -1,11 +1,12 @@
-//! Why a server's certificate was refused.
+//! Why a certificate was refused: a server's, or our own.
 
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
+use rustls::AlertDescription;
 use rustls::CertificateError::{NotValidForName, NotValidForNameContext};
-use rustls::Error::InvalidCertificate;
+use rustls::Error::{AlertReceived, InvalidCertificate};
 
 /// Why a server's certificate was refused, as far as the remedy differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,31 @@ pub fn certificate_refusal(error: &(dyn Error + 'static)) -> Option<CertificateR
         InvalidCertificate(_) => Some(CertificateRefusal::Untrusted),
         _ => None,
     }
+}
+
+/// Whether an error says that the server refused our certificate, or that there was none: an alert
+/// that ends the server's side of the handshake. Our side may have ended before, so that data was
+/// sent; the server's program cannot have read any of it.
+#[must_use]
+pub fn refused_our_certificate(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| cause(*error));
+    causes.any(|error| {
+        matches!(
+            error.downcast_ref(),
+            Some(AlertReceived(
+                AlertDescription::BadCertificate
+                    | AlertDescription::UnsupportedCertificate
+                    | AlertDescription::CertificateRevoked
+                    | AlertDescription::CertificateExpired
+                    | AlertDescription::CertificateUnknown
+                    | AlertDescription::UnknownCA
+                    | AlertDescription::AccessDenied
+                    // Of a handshake only: a record that cannot be decrypted has another alert.
+                    | AlertDescription::DecryptError
+                    | AlertDescription::CertificateRequired
+            ))
+        )
+    })
 }
 
 /// The next error of a chain. Wrappers whose `source` skips the error that they hold are opened.
@@ -62,5 +88,16 @@ mod tests {
         let wrong_name = io::Error::other(InvalidCertificate(NotValidForName));
         assert_eq!(certificate_refusal(&wrong_name), Some(CertificateRefusal::WrongName));
         assert_eq!(certificate_refusal(&io::Error::other("reset")), None);
+    }
+
+    #[test]
+    fn an_alert_about_our_certificate_is_told_from_others() {
+        let alert = |description| io::Error::other(AlertReceived(description));
+        assert!(refused_our_certificate(&alert(AlertDescription::CertificateRequired)));
+        assert!(refused_our_certificate(&alert(AlertDescription::UnknownCA)));
+        assert!(!refused_our_certificate(&alert(AlertDescription::BadRecordMac)));
+        assert!(!refused_our_certificate(&alert(AlertDescription::InternalError)));
+        assert!(!refused_our_certificate(&alert(AlertDescription::CloseNotify)));
+        assert!(!refused_our_certificate(&io::Error::other("reset")));
     }
 }

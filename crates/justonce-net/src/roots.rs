@@ -7,6 +7,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::certificates::{CertificateFileError, read_certificates};
+use crate::identity::ClientIdentity;
 
 /// The certificates that a client accepts as the end of a server's certificate chain.
 #[derive(Clone, Debug)]
@@ -55,17 +56,33 @@ impl TrustRoots {
         self.0.is_empty()
     }
 
-    /// A client configuration with these roots that offers one protocol by ALPN. Client
-    /// certificates are not supported.
+    /// A client configuration with these roots that offers one protocol by ALPN, and shows no
+    /// certificate.
     ///
     /// # Errors
     ///
     /// If the TLS library refuses its own defaults.
     pub fn client_config(self, protocol: &[u8]) -> Result<ClientConfig, rustls::Error> {
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        self.client_config_as(protocol, None)
+    }
+
+    /// The same with the certificate that is shown to servers that ask for one.
+    ///
+    /// # Errors
+    ///
+    /// If the TLS library refuses its own defaults, or the certificate.
+    pub fn client_config_as(
+        self,
+        protocol: &[u8],
+        identity: Option<ClientIdentity>,
+    ) -> Result<ClientConfig, rustls::Error> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(self.0)
-            .with_no_client_auth();
+            .with_root_certificates(self.0);
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(ClientIdentity { chain, key }) => builder.with_client_auth_cert(chain, key)?,
+        };
         config.alpn_protocols = vec![protocol.to_vec()];
         Ok(config)
     }

@@ -20,6 +20,8 @@
 //! itself. A rename over another name is atomic. A sync counts when it has returned, for what had
 //! returned before it began.
 //!
+//! A [restore](restored) is recorded, cut and checked in the same way.
+//!
 //! A check that cannot fail shows nothing, so there are [mutants]: syncs that are left out of the
 //! recording, and changed sources.
 
@@ -31,6 +33,7 @@ pub mod history;
 pub mod mutants;
 pub mod random;
 pub mod record;
+pub mod restored;
 pub mod run;
 pub mod scratch;
 pub mod strace;

@@ -11,6 +11,7 @@ use justonce_powercut::check::Check;
 use justonce_powercut::history::History;
 use justonce_powercut::mutants::Dropped;
 use justonce_powercut::record::{Run, WorkerFailed};
+use justonce_powercut::restored::restored;
 use justonce_powercut::run::{Options, Report, check, check_seed};
 use justonce_powercut::scratch;
 use justonce_powercut::workload::{self, End, Plan, Say};
@@ -32,6 +33,15 @@ enum Command {
     Check(CheckOptions),
     /// Be the process that is recorded
     Work(WorkOptions),
+    /// Be the process that restores a backup, and is recorded
+    Restore {
+        /// The backup
+        backup: PathBuf,
+        /// The lines that say what is in it
+        lines: PathBuf,
+        /// The directory of the new store
+        to: PathBuf,
+    },
     /// Open a state that was kept, and compare it with the lines that were said until then; opening
     /// changes it
     Compare {
@@ -84,6 +94,9 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Check(options) => run(&options),
         Command::Work(options) => work(&options).map(|()| false),
+        Command::Restore { backup, lines, to } => {
+            restored(&backup, &lines, &to, &say()).map(|()| false)
+        }
         Command::Compare { root } => compare(&root).map(|()| false),
     };
     match done {
@@ -112,14 +125,17 @@ fn work(options: &WorkOptions) -> Result<()> {
     };
     let WorkOptions { seed, process, operations, phases, .. } = *options;
     let plan = Plan { seed, process, operations, phases, end };
-    let say: Say = Arc::new(|line| {
+    workload::work(&options.directory, plan, &say())
+}
+
+fn say() -> Say {
+    Arc::new(|line| {
         // One write a line. Who listens is the recorder.
         let said = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
         if said.is_err() {
             std::process::abort();
         }
-    });
-    workload::work(&options.directory, plan, &say)
+    })
 }
 
 /// Whether something was lost.

@@ -1,8 +1,9 @@
 //! Records what worker processes ask of the file system.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context as _, Result};
 
@@ -10,6 +11,7 @@ use crate::calls::{Call, Event, Recording};
 use crate::disk::Disk;
 use crate::history::History;
 use crate::mutants::Dropped;
+use crate::restored;
 use crate::strace::{self, CALLS, MAX_STRING_BYTES};
 use crate::tree::{Tree, read_part};
 use crate::workload::{End, Plan};
@@ -84,6 +86,35 @@ impl Run {
         self.before.on_disk(&self.root, dropped)
     }
 
+    /// Records a restore from a backup, and an opening of what it made. What is in it is said
+    /// between the two.
+    ///
+    /// # Errors
+    ///
+    /// As of [`record`](Self::record).
+    pub fn record_restore(program: &Path, scratch: &Path, seed: u64) -> Result<Self> {
+        let scratch = scratch.canonicalize()?;
+        // What is read lies outside of the disk.
+        let outside = tempfile::tempdir_in(&scratch)?;
+        let names = ["lost", "backup", "lines"].map(|name| outside.path().join(name));
+        let [lost, backup, lines] = names;
+        std::fs::write(&lines, restored::backed_up(&lost, &backup, seed)?)?;
+        let root = scratch.join("root");
+        std::fs::create_dir_all(&root)?;
+        let (before, said) = (Tree::default(), History::default());
+        let run = Self { seed, root: root.clone(), before, said, processes: Vec::new() };
+        let log = outside.path().join("strace");
+        let arguments = [OsStr::new("restore"), backup.as_ref(), lines.as_ref()];
+        let output = traced(program, &log, &arguments, &root.join(STORE))?;
+        if !output.status.success() {
+            return Err(failed(&output).into());
+        }
+        let mut disk = run.disk(None)?;
+        let processes = vec![recorded(&mut disk, &log, &root)?];
+        std::fs::remove_dir_all(&root)?;
+        Ok(Self { processes, ..run })
+    }
+
     fn with(self, program: &Path, scratch: &Path, plans: &[Plan]) -> Result<Self> {
         let root = self.root.clone();
         let mut disk = self.disk(None)?;
@@ -91,11 +122,7 @@ impl Run {
         for plan in plans {
             let log = scratch.join(format!("process-{}.strace", plan.process));
             trace(program, &root, *plan, &log)?;
-            let mut recording = strace::parse(&std::fs::read(&log)?)?;
-            std::fs::remove_file(&log)?;
-            follow(&mut disk, &mut recording)?;
-            let compared = Tree::now(&disk).compare(&root);
-            compared.context("the model has not understood the recording")?;
+            let recording = recorded(&mut disk, &log, &root)?;
             disk.next_process(&recording);
             processes.push(recording);
         }
@@ -104,33 +131,57 @@ impl Run {
     }
 }
 
+/// Reads a recording, and follows it.
+fn recorded(disk: &mut Disk, log: &Path, root: &Path) -> Result<Recording> {
+    let mut recording = strace::parse(&std::fs::read(log)?)?;
+    std::fs::remove_file(log)?;
+    follow(disk, &mut recording)?;
+    let compared = Tree::now(disk).compare(root);
+    compared.context("the model has not understood the recording")?;
+    Ok(recording)
+}
+
 fn trace(program: &Path, root: &Path, plan: Plan, log: &Path) -> Result<()> {
-    let calls: Vec<String> = CALLS.iter().map(|name| format!("?{name}")).collect();
     let end = match plan.end {
         End::Closes => "closes",
         End::Killed => "killed",
     };
-    let output = Command::new("strace")
+    let Plan { seed, process, operations, phases, .. } = plan;
+    let numbers = [seed, process, operations, phases].map(|number| number.to_string());
+    let names = ["--seed", "--process", "--operations", "--phases"].map(OsStr::new);
+    let numbers = names.into_iter().zip(&numbers).flat_map(|(name, n)| [name, OsStr::new(n)]);
+    let end = ["--end", end].map(OsStr::new);
+    let arguments: Vec<&OsStr> =
+        [OsStr::new("work")].into_iter().chain(numbers).chain(end).collect();
+    let output = traced(program, log, &arguments, &root.join(STORE))?;
+    let was_killed = std::os::unix::process::ExitStatusExt::signal(&output.status) == Some(9);
+    if output.status.success() || (was_killed && plan.end == End::Killed) {
+        return Ok(());
+    }
+    Err(failed(&output).into())
+}
+
+/// Runs the program on a store's directory, with everything that it asks for written down.
+fn traced(program: &Path, log: &Path, arguments: &[&OsStr], store: &Path) -> Result<Output> {
+    let calls: Vec<String> = CALLS.iter().map(|name| format!("?{name}")).collect();
+    Command::new("strace")
         .args(["--follow-forks", "--seccomp-bpf", "-xx", "-s", &MAX_STRING_BYTES.to_string()])
         .args(["-e", &format!("trace={}", calls.join(",")), "-e", "signal=none"])
         .arg("-o")
         .arg(log)
         .arg(program)
-        .args(["work", "--seed", &plan.seed.to_string(), "--process", &plan.process.to_string()])
-        .args(["--operations", &plan.operations.to_string()])
-        .args(["--phases", &plan.phases.to_string(), "--end", end])
-        .arg(root.join(STORE))
+        .args(arguments)
+        .arg(store)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .output()
-        .context("cannot start `strace` (package strace)")?;
-    let was_killed = std::os::unix::process::ExitStatusExt::signal(&output.status) == Some(9);
-    if output.status.success() || (was_killed && plan.end == End::Killed) {
-        return Ok(());
-    }
+        .context("cannot start `strace` (package strace)")
+}
+
+fn failed(output: &Output) -> WorkerFailed {
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(WorkerFailed(format!("the worker failed ({}): {complaint}", output.status)).into())
+    WorkerFailed(format!("the worker failed ({}): {complaint}", output.status))
 }
 
 /// The store did not do what it must without any cut: perhaps it did not open after `kill -9`.

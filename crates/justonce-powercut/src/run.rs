@@ -102,16 +102,17 @@ struct State {
     history: History,
 }
 
-/// Records a run, and another process on what one cut of it has left; makes and checks states of
-/// both. Three of four are of the first.
+/// Records a run, another process on what one cut of it has left, and a restore from a backup; and
+/// makes and checks states of all. Five of eight are of the first, and one is of the last.
 ///
 /// # Errors
 ///
 /// If that cannot be done; what was lost is in the report.
 pub fn check_seed(program: &Path, seed: u64, options: Options<'_>) -> Result<Report> {
     let run = Run::record(program, options.scratch, seed)?;
-    let after = options.states / 4;
-    let mut report = check(&run, Options { states: options.states - after, ..options })?;
+    let (after, restored) = (options.states / 4, options.states / 8);
+    let first = Options { states: options.states - after - restored, ..options };
+    let mut report = check(&run, first)?;
     if !report.failures.is_empty() {
         return Ok(report);
     }
@@ -119,6 +120,11 @@ pub fn check_seed(program: &Path, seed: u64, options: Options<'_>) -> Result<Rep
     let run = run.record_after(program, options.scratch, left, said);
     let run = run.context("a process on what a cut has left")?;
     report.add(check(&run, Options { states: after, ..options })?);
+    if !report.failures.is_empty() {
+        return Ok(report);
+    }
+    let run = Run::record_restore(program, options.scratch, seed).context("a restore")?;
+    report.add(check(&run, Options { states: restored, ..options })?);
     Ok(report)
 }
 

@@ -67,3 +67,22 @@ fn without_each_kind_of_syncs_a_power_cut_loses_something() {
         assert!(!report.failures.is_empty(), "nothing was lost without {}", dropped.name());
     }
 }
+
+#[test]
+fn without_syncs_of_directories_a_power_cut_loses_what_was_restored() {
+    let scratch = scratch::directory().unwrap();
+    let run = Run::record_restore(program(), scratch.path(), 3);
+    let run = run.unwrap_or_else(|error| panic!("{error:#}"));
+    let options = |dropped| Options {
+        states: STATES_A_RUN,
+        dropped,
+        until_failure: true,
+        scratch: scratch.path(),
+        keep: None,
+    };
+    let report = check(&run, options(None)).unwrap();
+    assert!(report.failures.is_empty(), "{}", report.failures[0]);
+    assert!(report.acknowledged > 1000, "only {} acknowledgements", report.acknowledged);
+    let report = check(&run, options(Some(Dropped::Directories))).unwrap();
+    assert!(!report.failures.is_empty(), "nothing was lost");
+}

@@ -35,6 +35,7 @@
 //! # }
 //! ```
 
+mod abort;
 mod client;
 mod forwarded;
 mod informational;
@@ -50,7 +51,9 @@ pub use listener::{
     TimeoutBody, TimeoutBodyError,
 };
 pub use upstream::{
-    AddressError, BreakerSettings, BreakerState, ExchangeTime, HostHeader, MAX_RESPONSE_HEADERS,
-    Proxy, ProxyBody, ProxyBodyError, ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout,
-    SettingsError, UpstreamAddress, UpstreamStatus, add_forwarded, error_response, make_forwarded,
+    AddressError, Balance, BreakerSettings, BreakerState, CheckResult, ClientCertificate,
+    ExchangeTime, HealthCheck, HostHeader, MAX_RESPONSE_HEADERS, Protocol, Proxy, ProxyBody,
+    ProxyBodyError, ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError,
+    UpstreamAddress, UpstreamRoots, UpstreamStatus, UpstreamTls, add_forwarded, error_response,
+    make_forwarded,
 };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use percent_encoding::percent_decode_str;
 
-use crate::config::{AdminToken, Settings, StoreUrl};
+use crate::config::{AdminToken, Settings, StoreUrl, UpstreamSettings};
 
 /// A hash of a file's content; none if it cannot be read.
 pub(crate) type Content = Option<blake3::Hash>;
@@ -23,7 +23,7 @@ pub(crate) struct NamedFile {
     pub(crate) content: Content,
 }
 
-/// The files that are reloaded while the gateway runs: certificate, key and tokens.
+/// The files that are reloaded while the gateway runs: certificates, keys and tokens.
 pub(crate) fn renewed(settings: &Settings) -> Vec<NamedFile> {
     let mut files = Vec::new();
     if let Some(tls) = &settings.tls {
@@ -39,15 +39,36 @@ pub(crate) fn renewed(settings: &Settings) -> Vec<NamedFile> {
             files.push(named(setting, path));
         }
     }
+    files.extend(of_upstreams(settings));
     files
 }
 
-/// The files that are read only at the start: TLS trust roots.
+/// The files of TLS to all upstreams.
+pub(crate) fn of_upstreams(settings: &Settings) -> Vec<NamedFile> {
+    settings.upstreams.iter().flat_map(|upstream| of_upstream(upstream, settings)).collect()
+}
+
+/// The files of TLS to one upstream.
+pub(crate) fn of_upstream(upstream: &UpstreamSettings, settings: &Settings) -> Vec<NamedFile> {
+    if upstream.urls.iter().all(|url| !url.starts_with("https:")) {
+        return Vec::new();
+    }
+    let mut files = Vec::new();
+    match (&upstream.tls.ca, &settings.upstream_ca) {
+        (Some(own), _) => files.push(named("upstreams.NAME.tls.ca", own)),
+        (None, Some(more)) => files.push(named("upstream_tls.ca", more)),
+        (None, None) => {}
+    }
+    if let Some((cert, key)) = &upstream.tls.identity {
+        files.push(named("upstreams.NAME.tls.cert", cert));
+        files.push(named("upstreams.NAME.tls.key", key));
+    }
+    files
+}
+
+/// The files that are read only at the start: TLS trust roots of stores.
 pub(crate) fn at_start(settings: &Settings) -> Vec<NamedFile> {
     let mut files = Vec::new();
-    if let Some(path) = &settings.upstream_ca {
-        files.push(named("upstream_tls.ca", path));
-    }
     if let Some(path) = &settings.stores.redis.ca {
         files.push(named("redis.ca", path));
     }

@@ -17,47 +17,60 @@ use crate::config::Settings;
 use crate::probe::Probers;
 use crate::stack::{Stack, stack};
 use crate::upstream_problems::UpstreamProblems;
-use justonce_proxy::{Proxy, ProxyBody, add_forwarded};
+use crate::upstreams::Upstreams;
+use justonce_proxy::{ProxyBody, add_forwarded};
 
 /// The service behind the listener. Cheap to clone; all clones share the routes.
 #[derive(Clone)]
 pub(crate) struct Gateway {
     engine: Engine,
-    proxy: Proxy,
+    upstreams: Upstreams,
     stack: Arc<ArcSwap<Stack>>,
     probers: Arc<Probers>,
     completers: Arc<Completers>,
 }
 
 impl Gateway {
-    /// A gateway with these routes. Starts their probers and their completer.
+    /// A gateway with these routes. Starts their probers and their completer, and the checks of
+    /// their upstreams.
     ///
     /// # Errors
     ///
-    /// If a setting cannot be made a rule.
+    /// If a setting cannot be made a rule, or a file that an upstream needs cannot be used.
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime, if a route has a probe or completes its operations.
-    pub(crate) fn new(engine: Engine, proxy: Proxy, settings: &Settings) -> anyhow::Result<Self> {
+    /// Outside a tokio runtime, if a route has a probe or completes its operations, or an upstream
+    /// is checked.
+    pub(crate) fn new(engine: Engine, settings: &Settings) -> anyhow::Result<Self> {
         let probers = Arc::new(Probers::default());
-        let stack = stack(&engine, &proxy, Arc::<Probers>::clone(&probers), settings)?;
-        probers.exchange(&engine, &proxy, settings)?;
+        let upstreams = Upstreams::new(&engine, settings)?;
+        let now = upstreams.now();
+        let stack = stack(&engine, &now, Arc::<Probers>::clone(&probers), settings)?;
+        probers.exchange(&engine, &now, settings)?;
         let stack = Arc::new(ArcSwap::from_pointee(stack));
         let completers = Arc::<Completers>::default();
         completers.exchange(&engine, &stack, settings)?;
-        Ok(Self { engine, proxy, stack, probers, completers })
+        Ok(Self { engine, upstreams, stack, probers, completers })
     }
 
-    /// Replaces the routes. Requests in flight keep those they began with.
+    /// Its upstreams.
+    pub(crate) fn upstreams(&self) -> Upstreams {
+        self.upstreams.clone()
+    }
+
+    /// Replaces the routes and the upstreams. Requests in flight keep those they began with.
     ///
     /// # Errors
     ///
-    /// If a setting cannot be made a rule; the old routes stay in force.
+    /// If a setting cannot be made a rule, or a file that an upstream needs cannot be used; the old
+    /// routes and upstreams stay in force.
     pub(crate) fn change_routes(&self, settings: &Settings) -> anyhow::Result<()> {
         let met_unknown = Arc::<Probers>::clone(&self.probers);
-        let stack = stack(&self.engine, &self.proxy, met_unknown, settings)?;
-        self.probers.exchange(&self.engine, &self.proxy, settings)?;
+        let upstreams = self.upstreams.renewed(&self.engine, settings)?;
+        let stack = stack(&self.engine, &upstreams, met_unknown, settings)?;
+        self.probers.exchange(&self.engine, &upstreams, settings)?;
+        self.upstreams.replace(upstreams);
         self.stack.store(Arc::new(stack));
         self.completers.exchange(&self.engine, &self.stack, settings)
     }
@@ -99,6 +112,6 @@ where
 
 impl std::fmt::Debug for Gateway {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gateway").field("proxy", &self.proxy).finish_non_exhaustive()
+        f.debug_struct("Gateway").field("upstreams", &self.upstreams).finish_non_exhaustive()
     }
 }

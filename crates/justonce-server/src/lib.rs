@@ -18,8 +18,8 @@ mod serve;
 mod stack;
 mod stores;
 mod traces;
-
 mod upstream_problems;
+mod upstreams;
 
 pub use cli::run;
 use justonce_config as config;

@@ -11,7 +11,8 @@ use metrics::{counter, gauge};
 use self::scraped::{
     BUILD_INFO, CPU, EXECUTING, MAX_FDS, MEMORY, OPEN_FDS, START_TIME, STORE_BOUND_LIMIT,
     STORE_BOUND_USED, STORE_BYTES, STORE_DAMAGED, STORE_RECORDS, STORE_UP, STORE_WARNING,
-    UNKNOWN_OLDEST, UNKNOWN_WAITING,
+    UNKNOWN_OLDEST, UNKNOWN_WAITING, UPSTREAM_BREAKER_OPEN, UPSTREAM_CONNECTIONS, UPSTREAM_HEALTHY,
+    UPSTREAM_IN_FLIGHT,
 };
 
 pub(crate) const PROBES: Metric = Metric::counter(
@@ -42,8 +43,8 @@ pub(crate) const RELOADS: Metric = Metric::counter(
 pub(crate) const WORKER_ROUNDS: Metric = Metric::counter(
     "justonce_worker_rounds_total",
     &["worker", "result"],
-    "Rounds of background work by `reaper`, `prober`, `completer` and `metrics`: `done` or \
-     `failed`.",
+    "Rounds of background work by `reaper`, `prober`, `completer`, `health` and `metrics`: `done` \
+     or `failed`. A health check that an address fails is no failed round.",
 );
 pub(crate) const COMPLETED: Metric = Metric::counter(
     "justonce_completer_operations_total",
@@ -66,6 +67,12 @@ pub(crate) const COMPLETER_PARKED: Metric = Metric::gauge(
      is 0.",
 );
 
+pub(crate) const HEALTH_CHECKS: Metric = Metric::counter(
+    "justonce_health_checks_total",
+    &["upstream", "result"],
+    "Health checks of addresses: `passed` or `failed`. Only of upstreams that are checked.",
+);
+
 pub(crate) const NOT_STORED: Metric = Metric::counter(
     "idempotency_not_stored_total",
     &["step"],
@@ -86,7 +93,7 @@ const RELOAD_RESULTS: [&str; 2] = ["changed", "refused"];
 const RESOLVERS: [&str; 3] = ["probe", "callback", "operator"];
 const RESOLUTION_RESULTS: [&str; 4] = ["completed", "failed", "released", "refused"];
 /// What works in the background, and how its rounds end.
-const WORKERS: [&str; 4] = ["reaper", "prober", "completer", "metrics"];
+const WORKERS: [&str; 5] = ["reaper", "prober", "completer", "health", "metrics"];
 const WORKER_RESULTS: [&str; 2] = ["done", "failed"];
 /// The steps that are taken in the background.
 const BACKGROUND_STEPS: [&str; 5] = ["complete", "fail", "release", "abandon", "checkpoint"];
@@ -157,6 +164,26 @@ pub(crate) mod scraped {
         "For how long the oldest unknown operation has been waiting; of more than 8,000, the \
          oldest of so many.",
     );
+    pub(crate) const UPSTREAM_HEALTHY: Metric = Metric::gauge(
+        "justonce_upstream_healthy",
+        &["upstream", "address"],
+        "Whether an address is healthy as far as checks know: 1, or 0. Without checks it is 1.",
+    );
+    pub(crate) const UPSTREAM_BREAKER_OPEN: Metric = Metric::gauge(
+        "justonce_upstream_breaker_open",
+        &["upstream", "address"],
+        "Whether the circuit breaker of an address is open, or lets one request try: 1, or 0.",
+    );
+    pub(crate) const UPSTREAM_IN_FLIGHT: Metric = Metric::gauge(
+        "justonce_upstream_requests_in_flight",
+        &["upstream", "address"],
+        "Requests that are under way at an address, until the ends of their responses.",
+    );
+    pub(crate) const UPSTREAM_CONNECTIONS: Metric = Metric::gauge(
+        "justonce_upstream_connections",
+        &["upstream", "address", "state"],
+        "Open connections to an address: `busy` or `idle`.",
+    );
     pub(crate) const MEMORY: Metric =
         Metric::gauge("process_resident_memory_bytes", &[], "Resident memory size in bytes.");
     pub(crate) const OPEN_FDS: Metric =
@@ -176,7 +203,7 @@ pub(crate) mod scraped {
 }
 
 /// Every metric, by the section of docs/metrics.md in which it is.
-const SECTIONS: [(&str, &[Metric]); 4] = [
+const SECTIONS: [(&str, &[Metric]); 5] = [
     (
         "requests",
         &[
@@ -208,6 +235,16 @@ const SECTIONS: [(&str, &[Metric]); 4] = [
             NOT_STORED,
             EXPIRATIONS,
             CACHE_LOOKUPS,
+        ],
+    ),
+    (
+        "upstreams",
+        &[
+            UPSTREAM_HEALTHY,
+            HEALTH_CHECKS,
+            UPSTREAM_BREAKER_OPEN,
+            UPSTREAM_IN_FLIGHT,
+            UPSTREAM_CONNECTIONS,
         ],
     ),
     (

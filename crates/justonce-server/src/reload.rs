@@ -75,6 +75,10 @@ impl FileContents {
     fn certificate(&self) -> Vec<NamedFile> {
         self.renewed.iter().filter(|file| file.setting.starts_with("tls.")).cloned().collect()
     }
+
+    fn of_upstreams(&self) -> Vec<&NamedFile> {
+        self.renewed.iter().filter(|file| file.setting.starts_with("upstream")).collect()
+    }
 }
 
 impl Reloader {
@@ -147,6 +151,9 @@ impl Reloader {
             self.renew_certificate();
             self.renew_tokens();
         }
+        if why.is_none() && before.of_upstreams() != self.contents.of_upstreams() {
+            self.renew_upstreams();
+        }
         before.at_start.retain(|file| !self.contents.at_start.contains(file));
         for file in before.at_start {
             let (setting, path) = (file.setting, file.path.display());
@@ -169,6 +176,14 @@ impl Reloader {
             Err(error) => {
                 error!(%cert, %key, %error, "the old certificate is still served");
             }
+        }
+    }
+
+    /// New certificates to upstreams count for new connections; what is wrong with them is logged,
+    /// and the old ones stay.
+    fn renew_upstreams(&self) {
+        if let Err(error) = self.gateway.change_routes(&self.settings) {
+            error!(%error, "the upstreams stay as they are");
         }
     }
 

@@ -3,13 +3,11 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use justonce::Engine;
-use justonce_proxy::{
-    BreakerSettings, ForwardedHeader, Listener, ListenerSettings, Proxy, ProxySettings,
-    ProxyTimeouts, ServerTls, TrustedProxies, UpstreamAddress,
-};
+use justonce_proxy::{ForwardedHeader, Listener, ListenerSettings, ServerTls, TrustedProxies};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -19,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::access_log::{AccessLog, Front};
-use crate::admin::{Admin, AdminAddress};
+use crate::admin::{Admin, AdminAddress, AdminParts};
 use crate::background::Background;
 use crate::config::{self, Flags, Proxies, ProxyHeader, Settings};
 use crate::gateway::Gateway;
@@ -68,18 +66,26 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let metrics = recorder()?;
     crate::metrics::describe();
     let (engine, backups) = stores::engine(&settings).await?;
-    let service = Gateway::new(engine.clone(), proxy(&settings)?, &settings)?;
     let access_log = AccessLog::open(&settings.access_log)?;
-    let front = Front::new(service.clone(), access_log.clone(), Traces::new(settings.trace.make));
     let contents = FileContents::read(flags, &settings);
+    let service = Gateway::new(engine.clone(), &settings)?;
+    let front = Front::new(service.clone(), access_log.clone(), Traces::new(settings.trace.make));
     let (listener, tls) = listener(&settings)?;
     let (stop, stop_admin) = (CancellationToken::new(), CancellationToken::new());
+    let stopping = CancellationToken::new();
     announce(&format!("listening on {}://{}", scheme(&settings), listener.local_addr()?));
     let mut tasks = JoinSet::new();
     let mut reloadable = Reloadable { contents, tls, tokens: None, access_log: access_log.clone() };
     if let Some(address) = settings.admin {
         let address = admin_address(address, &settings)?;
-        let admin = Admin::bind(&address, engine.clone(), metrics.clone(), stop.clone(), backups)?;
+        let shown = AdminParts {
+            engine: engine.clone(),
+            metrics: metrics.clone(),
+            upstreams: service.upstreams(),
+            stopping: stopping.clone(),
+            backups,
+        };
+        let admin = Admin::bind(&address, shown)?;
         reloadable.tokens = Some(admin.tokens());
         announce(&format!("admin on http://{}", admin.address()?));
         let stop = stop_admin.clone();
@@ -96,17 +102,16 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
         stop.clone().cancelled_owned(),
         settings.grace,
     ));
-    info!(
-        owner = engine.owner().as_str(),
-        host = host(),
-        pid = std::process::id(),
-        "an engine starts"
-    );
-    info!(upstreams = ?settings.upstreams, store = %settings.store, "the gateway runs");
+    introduce(&engine, &settings);
     tokio::select! {
-        name = signals.wait() => info!(signal = name, "stopping"),
+        name = signals.wait() => {
+            info!(signal = name, "stopping");
+            stopping.cancel();
+            delay(settings.drain_delay, &mut signals).await;
+        }
         Some(ended) = tasks.join_next() => warn!(?ended, "a part of the gateway ended: stopping"),
     }
+    stopping.cancel();
     let deadline = Instant::now() + settings.grace;
     stop.cancel();
     service.stop_completing();
@@ -119,6 +124,26 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     }
     info!(?served, "stopped");
     Ok(())
+}
+
+/// Logs what starts.
+fn introduce(engine: &Engine, settings: &Settings) {
+    let (owner, pid) = (engine.owner().as_str(), std::process::id());
+    info!(owner, host = host(), pid, "an engine starts");
+    let urls: Vec<_> = settings.upstreams.iter().flat_map(|upstream| &upstream.urls).collect();
+    info!(upstreams = ?urls, store = %settings.store, "the gateway runs");
+}
+
+/// Goes on as before, until load balancers have noticed that the gateway is not ready any more. A
+/// second signal ends it.
+async fn delay(time: Duration, signals: &mut StopSignals) {
+    if time.is_zero() {
+        return;
+    }
+    info!(?time, "requests are still taken");
+    if let Ok(name) = tokio::time::timeout(time, signals.wait()).await {
+        info!(signal = name, "stopping now");
+    }
 }
 
 /// Where operators connect, with the tokens read.
@@ -149,24 +174,6 @@ fn recorder() -> anyhow::Result<PrometheusHandle> {
     builder.install_recorder().context("metrics cannot be recorded")
 }
 
-fn proxy(settings: &Settings) -> anyhow::Result<Proxy> {
-    let upstreams = settings.upstreams.iter().map(|url| UpstreamAddress::parse(url));
-    let timeouts = ProxyTimeouts {
-        connect: settings.timeouts.connect,
-        response: settings.timeouts.response,
-        idle: settings.timeouts.upstream_idle,
-    };
-    let mut proxy = ProxySettings::new(upstreams.collect::<Result<Vec<_>, _>>()?, timeouts);
-    proxy.ca_file = settings.upstream_ca.clone();
-    proxy.breaker = settings.breaker.map(|breaker| BreakerSettings {
-        window: breaker.window,
-        min_requests: u32::try_from(breaker.min_requests).unwrap_or(u32::MAX),
-        failure_percent: percent(breaker.failure_ratio),
-        open_for: breaker.open_for,
-    });
-    Ok(Proxy::new(proxy)?)
-}
-
 fn limits(settings: &Settings) -> ListenerSettings {
     ListenerSettings {
         max_connections: settings.limits.connections,
@@ -195,12 +202,6 @@ fn proxies(settings: &Proxies) -> TrustedProxies {
     };
     let (ranges, proxy_protocol) = (settings.trusted.clone(), settings.proxy_protocol);
     TrustedProxies { ranges, header, proxy_protocol }
-}
-
-/// A ratio in percent. The configuration has checked that it lies between 0 and 1.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
-fn percent(ratio: f64) -> u32 {
-    (ratio.clamp(0.0, 1.0) * 100.0).round() as u32
 }
 
 /// The name of the machine, or of the container.

@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use justonce::Engine;
 use justonce::http::{CircuitBreaker, Protected, UnknownListener};
-use justonce_proxy::{Proxy, make_forwarded};
+use justonce_proxy::make_forwarded;
 use tower::Layer;
 
 use crate::config::Settings;
 use crate::rules;
 use crate::upstream_problems::{RouteLimits, UpstreamProblems};
+use crate::upstreams::{RouteProxies, UpstreamSet};
 
 /// The stack of one set of routes.
 pub(crate) type Stack = Protected<UpstreamProblems>;
 
-/// Blocks new operations while the breakers of all upstreams are open.
-struct Breakers(Proxy);
+/// Blocks new operations of a route while the breakers of all addresses of its upstream are open.
+struct Breakers(Arc<RouteProxies>);
 
 impl CircuitBreaker for Breakers {
-    fn open_for(&self) -> Option<Duration> {
-        self.0.closed_for()
+    fn open_for(&self, route: &str) -> Option<Duration> {
+        self.0.of_route(route).closed_for()
     }
 }
 
@@ -32,15 +33,16 @@ impl CircuitBreaker for Breakers {
 /// If a setting cannot be made a rule.
 pub(crate) fn stack(
     engine: &Engine,
-    proxy: &Proxy,
+    upstreams: &UpstreamSet,
     probers: Arc<dyn UnknownListener>,
     settings: &Settings,
 ) -> anyhow::Result<Stack> {
+    let proxies = Arc::new(RouteProxies::new(upstreams, settings)?);
     let layer = rules::layer(engine.clone(), settings)?
-        .circuit_breaker(Arc::new(Breakers(proxy.clone())))
+        .circuit_breaker(Arc::new(Breakers(Arc::clone(&proxies))))
         // A stored request carries its caller's address: on a resend its connection is gone.
         .map_stored_request(make_forwarded)
         .unknown_listener(probers)
         .build();
-    Ok(layer.layer(UpstreamProblems::new(proxy.clone(), RouteLimits::new(settings))))
+    Ok(layer.layer(UpstreamProblems::new(proxies, RouteLimits::new(settings))))
 }

@@ -15,10 +15,11 @@ use justonce::http::{
     BoxError, Cause, MatchedRoute, Problem, ProblemCode, RequestBody, TraceId, Unframed,
     UpstreamName,
 };
-use justonce_proxy::{MAX_RESPONSE_HEADERS, Proxy, ProxyBody, ProxyError, ResponseTimeout};
+use justonce_proxy::{MAX_RESPONSE_HEADERS, ProxyBody, ProxyError, ResponseTimeout};
 use tower::Service;
 
 use crate::config::{RouteSettings, Settings};
+use crate::upstreams::RouteProxies;
 
 /// The settings of routes that concern responses of upstreams.
 #[derive(Debug)]
@@ -50,16 +51,16 @@ impl RouteLimits {
     }
 }
 
-/// The proxy, with problems in place of its errors.
+/// The proxies to the upstreams, with problems in place of their errors.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamProblems {
-    proxy: Proxy,
+    proxies: Arc<RouteProxies>,
     limits: Arc<RouteLimits>,
 }
 
 impl UpstreamProblems {
-    pub(crate) fn new(proxy: Proxy, limits: RouteLimits) -> Self {
-        Self { proxy, limits: Arc::new(limits) }
+    pub(crate) fn new(proxies: Arc<RouteProxies>, limits: RouteLimits) -> Self {
+        Self { proxies, limits: Arc::new(limits) }
     }
 }
 
@@ -85,7 +86,11 @@ where
         let keep_unframed = limit.is_some_and(|limit| limit.keep_unframed);
         let record = request.headers().get("idempotency-record").cloned();
         let trace = TraceId::of(request.headers());
-        let (limits, proxy) = (Arc::clone(&self.limits), self.proxy.clone());
+        let proxy = match &route {
+            Some(route) => self.proxies.of_route(route.name()),
+            None => self.proxies.of_request(request.method(), request.uri().path()),
+        };
+        let (limits, proxy) = (Arc::clone(&self.limits), proxy.clone());
         Box::pin(async move {
             let mut response = proxy.send(request).await;
             if keep_unframed {

@@ -270,22 +270,56 @@ fn open_calls(events: &[Event], operation: Option<usize>) -> BTreeSet<usize> {
     open.iter().filter(wanted).map(|of| of.call).collect()
 }
 
-/// The history of one operation, and what concerned all of them, a line each.
+/// The whole history, a line for each event; or that of one operation with what concerned all of
+/// them. There, of calls that are answered alike one after the other, only the first is shown.
 pub(crate) fn text(events: &[Event], operation: Option<usize>) -> String {
     let concerns = |event: &&Event| {
         operation.is_none() || event.what.operation().is_none_or(|of| Some(of) == operation)
     };
+    let events: Vec<&Event> = events.iter().filter(concerns).collect();
     let mut lines = String::new();
-    for event in events.iter().filter(concerns) {
-        lines.push_str(&event.to_string());
-        lines.push('\n');
+    let mut at = 0;
+    while let Some(event) = events.get(at) {
+        let rest = events.get(at..).filter(|_| operation.is_some());
+        let alike = calls_alike(rest.unwrap_or_default());
+        let shown = if alike > 1 { 2 } else { 1 };
+        for event in events.iter().skip(at).take(shown) {
+            lines.push_str(&format!("{event}\n"));
+        }
+        if alike > 1 {
+            let until = events.get(at + 2 * alike - 1).map_or(event.at, |last| last.at);
+            let more = alike - 1;
+            lines.push_str(&format!("{:>9} s  … {more} more alike\n", seconds(until)));
+        }
+        at += if alike > 1 { 2 * alike } else { 1 };
     }
     lines
 }
 
+/// How many calls at the beginning were asked and answered at once, all with the same answer.
+fn calls_alike(events: &[&Event]) -> usize {
+    let answer = |pair: &[&Event]| match pair {
+        [asked, answered] => match (&asked.what, &answered.what) {
+            (What::Asked { of: one, how }, What::Answered { of, answer }) if one == of => {
+                Some((of.operation, of.request, of.process, how.clone(), answer.clone()))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let mut answers = events.chunks_exact(2).map(answer);
+    match answers.next().flatten() {
+        None => 0,
+        first => 1 + answers.take_while(|other| *other == first).count(),
+    }
+}
+
+fn seconds(millis: u64) -> String {
+    format!("{}.{:03}", millis / 1000, millis % 1000)
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |millis: u64| format!("{}.{:03}", millis / 1000, millis % 1000);
         write!(f, "{:>9} s  ", seconds(self.at))?;
         if self.store_at != self.at.cast_signed() {
             write!(f, "(store {} ms) ", self.store_at)?;
@@ -348,5 +382,29 @@ impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { process, operation, fence, kind, .. } = self;
         write!(f, "operator in process {process}: {kind:?} of operation {operation}, fence {fence}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_are_answered_alike_are_shown_once() {
+        let of =
+            |call| Subject { call, process: 0, life: 0, operation: 0, request: 0, by_hand: false };
+        let call = |number: usize, answer| {
+            let at = number as u64 * 250;
+            let event = |what| Event { at, store_at: at.cast_signed(), what };
+            let asked = What::Asked { of: of(number), how: String::new() };
+            [event(asked), event(What::Answered { of: of(number), answer })]
+        };
+        let same = (1..=9).flat_map(|number| call(number, Answer::Mismatch));
+        let events: Vec<_> = same.chain(call(10, Answer::Expired)).collect();
+        let shown = text(&events, Some(0));
+        let lines: Vec<_> = shown.lines().collect();
+        assert_eq!(lines.len(), 5, "{shown}");
+        assert_eq!(lines[2], "    2.250 s  … 8 more alike");
+        assert_eq!(text(&events, None).lines().count(), 20);
     }
 }

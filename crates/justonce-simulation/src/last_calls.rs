@@ -28,7 +28,7 @@ pub(crate) async fn call(running: &Arc<Running>) {
     while !pending.is_empty() {
         let mut left = Vec::new();
         for (operation, request) in pending {
-            let Some(life) = running.life(0) else { return };
+            let Some(life) = alive(running, 0) else { return };
             number += 1;
             if let Some(request) = round(running, &life, number, operation, request).await {
                 left.push((operation, request));
@@ -44,7 +44,7 @@ pub(crate) async fn call(running: &Arc<Running>) {
     }
     for operation in 0..running.operations.len() {
         for process in 0..running.plan.processes {
-            let Some(life) = running.life(process) else { return };
+            let Some(life) = alive(running, process) else { return };
             number += 1;
             let plan = plain_call(number, process, operation, 0);
             if let Some(call) = running.prepared(&life, plan) {
@@ -52,6 +52,16 @@ pub(crate) async fn call(running: &Arc<Running>) {
             }
         }
     }
+}
+
+/// A process: by now each has been started again.
+fn alive(running: &Running, process: usize) -> Option<Arc<Life>> {
+    let life = running.life(process);
+    if life.is_none() {
+        let why = format!("process {process} was not started again");
+        running.log.add(What::Broken { why });
+    }
+    life
 }
 
 /// One call; returns the request to ask with next, if the operation has not ended.

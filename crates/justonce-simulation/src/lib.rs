@@ -21,6 +21,7 @@ mod history;
 mod last_calls;
 mod network;
 mod operator;
+mod panics;
 mod plan;
 mod process;
 mod run;

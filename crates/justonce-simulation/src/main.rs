@@ -64,7 +64,10 @@ fn run(options: &Options) -> Result<bool> {
         Some(path) => {
             let text = std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            text.lines().filter_map(Seed::parse).collect()
+            let seeds = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let seeds = seeds.filter(|line| !line.starts_with('#'));
+            let parse = |line| Seed::parse(line).with_context(|| format!("no seed: {line}"));
+            seeds.map(parse).collect::<Result<_>>()?
         }
     };
     let from = options.from.unwrap_or_else(fresh);
@@ -99,7 +102,10 @@ fn report(found: &Found) -> bool {
         "{memory} runs in memory, {embedded} on the embedded store, {runtimes} with runtimes that \
          fail, in {took:.1} s"
     );
-    found.failure.as_ref().inspect(|failure| tell(failure)).is_none()
+    if found.panicked {
+        println!("a thread of the simulation panicked: what it says is above");
+    }
+    found.failure.as_ref().inspect(|failure| tell(failure)).is_none() && !found.panicked
 }
 
 fn tell(failure: &Failure) {

@@ -188,6 +188,8 @@ impl Running {
     }
 
     async fn all_answered(&self) {
+        // A call that was spawned just now has not asked yet.
+        sleep(LOOK_EVERY).await;
         let until = Instant::now() + ALL_ANSWERED_WITHIN;
         while let Some(call) = self.log.open_calls(None).into_iter().next() {
             if Instant::now() >= until {

@@ -45,6 +45,8 @@ pub struct Found {
     pub took: Duration,
     /// The first run that broke a promise, made smaller.
     pub failure: Option<Failure>,
+    /// Whether a thread panicked: then it is not known what the runs have shown.
+    pub panicked: bool,
 }
 
 impl Seed {
@@ -90,9 +92,11 @@ impl Search {
                 thread::spawn(move || search.work(&shared, start))
             })
             .collect();
+        let mut panicked = false;
         for worker in workers {
             if worker.join().is_err() {
                 // The panic has been printed.
+                panicked = true;
                 shared.stop.store(true, Ordering::Relaxed);
             }
         }
@@ -104,7 +108,7 @@ impl Search {
             again.map_or(failure, |smaller| *smaller)
         });
         let runs = shared.runs.each_ref().map(|runs| runs.load(Ordering::Relaxed));
-        Found { runs, took, failure }
+        Found { runs, took, failure, panicked }
     }
 
     fn work(&self, shared: &Shared, start: Instant) {

@@ -1,5 +1,7 @@
 //! One seed in one world: its history, and what the auditor says of it.
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::auditor::{self, Violation};
@@ -8,6 +10,7 @@ use crate::clock::JumpingClock;
 use crate::embedded::Embedded;
 use crate::generate;
 use crate::history::{self, Event, Log, What};
+use crate::panics;
 use crate::plan::{Plan, World};
 use crate::run;
 use crate::runtimes;
@@ -27,8 +30,24 @@ pub struct Failure {
 }
 
 /// The history of one plan.
+///
+/// What panics, or cannot be run at all, is a defect and no history without one.
 pub(crate) fn carried_out(plan: &Plan) -> Vec<Event> {
-    let events = run::with_paused_time(async {
+    panics::watch();
+    let ran = catch_unwind(AssertUnwindSafe(|| events_of(plan)));
+    let (mut events, stopped) = match ran {
+        Ok(Ok(events)) => (events, None),
+        Ok(Err(error)) => (Vec::new(), Some(format!("there is no runtime: {error}"))),
+        Err(_) => (Vec::new(), Some("the run panicked".to_owned())),
+    };
+    let last = events.last().map_or((0, 0), |event| (event.at, event.store_at));
+    let broken = |why| Event { at: last.0, store_at: last.1, what: What::Broken { why } };
+    events.extend(panics::seen().or(stopped).map(broken));
+    events
+}
+
+fn events_of(plan: &Plan) -> io::Result<Vec<Event>> {
+    run::with_paused_time(async {
         let clock = JumpingClock::new();
         let log = Log::new(clock.clone());
         let broken = |why: String| {
@@ -44,8 +63,7 @@ pub(crate) fn carried_out(plan: &Plan) -> Vec<Event> {
         };
         let ran = run::run(plan.clone(), base, clock, log.clone()).await;
         ran.unwrap_or_else(|error| broken(error.to_string()))
-    });
-    events.unwrap_or_default()
+    })
 }
 
 /// The whole history of a seed, in lines.

@@ -16,7 +16,7 @@ pub(super) struct Mutant {
 }
 
 /// All mutants. The first six were defects once.
-pub(super) const MUTANTS: [Mutant; 14] = [
+pub(super) const MUTANTS: [Mutant; 21] = [
     Mutant {
         name: "a2-removal-forgotten",
         what: "a record leaves the table before its removal has reached the storage engine",
@@ -118,6 +118,59 @@ pub(super) const MUTANTS: [Mutant; 14] = [
         file: "crates/justonce-embedded/src/commit.rs",
         old: "        match self.sink.commit(&mut batch) {",
         new: "        ticket.complete(Ok(()));\n        match self.sink.commit(&mut batch) {",
+    },
+    Mutant {
+        name: "recovery-panics",
+        what: "a store whose log has more than its engine panics when it is opened",
+        file: "crates/justonce-embedded/src/recover.rs",
+        old: "    if !batches.is_empty() {\n",
+        new: "    if !batches.is_empty() {\n        assert!(batches.is_empty());\n",
+    },
+    Mutant {
+        name: "wake-up-lost",
+        what: "who waits for the end of a claim is not woken",
+        file: "crates/justonce-core/src/store/waiters.rs",
+        old: "        self.notify.notify_waiters();\n",
+        new: "",
+    },
+    Mutant {
+        name: "attempts-without-end",
+        what: "an operation is tried again however often it was",
+        file: "crates/justonce-core/src/policy.rs",
+        old: "self.max_attempts.is_some_and(|max| attempt >= max.get())",
+        new: "self.max_attempts.is_some_and(|max| attempt > u32::MAX - max.get())",
+    },
+    Mutant {
+        name: "back-off-skipped",
+        what: "what failed is tried again at once",
+        file: "crates/justonce-core/src/protocol/transition.rs",
+        old: "State::Failed(Failed::AwaitingRetry(waiting)) if now >= waiting.retry_at => {",
+        new: "State::Failed(Failed::AwaitingRetry(waiting)) => {",
+    },
+    Mutant {
+        name: "retention-without-end",
+        what: "an outcome is replayed for ever",
+        file: "crates/justonce-core/src/protocol/view.rs",
+        old: "(now >= ends).then_some((ends, after))",
+        new: "(now >= ends).then_some((ends, after)).filter(|_| false)",
+    },
+    Mutant {
+        name: "unknown-has-a-retention",
+        what: "an operation of which its handler said that it is not known is forgotten in time",
+        file: "crates/justonce-core/src/protocol/view.rs",
+        old: "        State::InProgress(_) | State::Unknown(_) => return None,",
+        new: "        State::Unknown(unknown) if unknown.reason == UnknownReason::Reported => {
+            let ends = record.changed_at.after(unknown.policy.retention);
+            (ends, unknown.policy.after_retention)
+        }
+        State::InProgress(_) | State::Unknown(_) => return None,",
+    },
+    Mutant {
+        name: "checkpoint-lost-by-a-failure",
+        what: "what is tried again after a failure begins without its checkpoint",
+        file: "crates/justonce-core/src/protocol/transition.rs",
+        old: "        checkpoint: checkpoint_of(&record.state),\n",
+        new: "        checkpoint: checkpoint_of(&record.state).filter(|_| false),\n",
     },
 ];
 

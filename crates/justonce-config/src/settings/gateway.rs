@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use super::proxies;
 use super::route::RouteTable;
-use super::tables::{
-    Breaker, CompleterLimits, GatewayLayer, Limits, Log, Timeouts, Tls, TlsLayer, TopLayer,
-};
+use super::tables::{Breaker, CompleterLimits, GatewayLayer, Limits, Log, Timeouts, Tls, TlsLayer};
 use super::token::AdminToken;
 use super::{AccessLog, Proxies, Trace};
 use super::{
-    EmbeddedSettings, NearCacheSettings, PostgresSettings, RedisSettings, RouteSettings, routes,
+    EmbeddedSettings, NearCacheSettings, PostgresSettings, RedisSettings, RouteSettings,
+    UpstreamSettings, routes, upstreams,
 };
 use super::{StoreSettings, StoreUrl};
 use crate::declare::Layer;
@@ -33,16 +32,18 @@ pub struct Settings {
     /// What the service must show when it reports what became of an operation; nothing if it
     /// cannot.
     pub callback_token: Option<AdminToken>,
-    /// The addresses of the API, `http://host:port` or `https://host:port`; at least one.
-    pub upstreams: Vec<String>,
+    /// Where requests go: `default` first, if there is one; then by their names.
+    pub upstreams: Vec<UpstreamSettings>,
     /// Where records are kept.
     pub store: StoreUrl,
     /// How stores are used.
     pub stores: StoreSettings,
     /// The certificate that clients are shown; nothing for cleartext.
     pub tls: Option<Tls>,
-    /// Certificates that upstreams are trusted by, beside those of the system.
+    /// Certificates that upstreams without a `tls.ca` are trusted by, beside those of the system.
     pub upstream_ca: Option<PathBuf>,
+    /// How long the gateway goes on as before after it is told to stop.
+    pub drain_delay: Duration,
     /// How long running operations may take to finish when the gateway stops.
     pub grace: Duration,
     /// Proxies in front, and which of them are believed.
@@ -109,21 +110,21 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     check_callbacks(&root, admin, report);
     check_admin(&root, listen, admin, admin_token.is_some(), report);
     proxies::check(&declared.proxies, report);
-    let upstreams = upstreams(&root, &declared.top, report);
+    let upstreams = upstreams::upstreams(&root, &declared.top, report);
     let tls = tls(&root, &declared.tls, report);
     let mut base = RouteTable::defaults(report);
     base.route.request_body = limits.request_body.clone();
     base.route.stored_response_body = limits.stored_response_body.clone();
     let defaults = RouteTable::read(&root.inside(DEFAULTS), report).over(&base);
     let timeout = timeouts.response.clone()?;
-    let default_route = routes::default_route(&defaults, &timeout, report);
-    let routes = routes::routes(&root, &defaults, &timeout, report);
+    let default_route = routes::default_route(&defaults, &timeout, &upstreams, report);
+    let routes = routes::routes(&root, &defaults, &timeout, &upstreams, report);
     Some(Settings {
         listen,
         admin,
         admin_token,
         callback_token,
-        upstreams: upstreams?,
+        upstreams: upstreams.all,
         store: top.store?.value,
         stores: StoreSettings {
             timeout: timeouts.store.clone()?.value,
@@ -135,6 +136,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         },
         tls,
         upstream_ca: declared.upstream_tls.ca.clone()?.value,
+        drain_delay: top.drain_delay?.value,
         grace: top.grace?.value,
         proxies: Proxies::of(declared.proxies.clone())?,
         log: Log::of(declared.log.clone())?,
@@ -150,28 +152,6 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         ignored_variables: Vec::new(),
         declared,
     })
-}
-
-fn upstreams(root: &Section<'_>, top: &TopLayer, report: &mut Report) -> Option<Vec<String>> {
-    let missing = match &top.upstream {
-        None => root.node("upstream").is_none(),
-        Some(set) => set.value.is_empty(),
-    };
-    if missing {
-        let help = "as in `upstream = \"http://127.0.0.1:9000\"` or `--upstream URL`".to_owned();
-        let message = "there is no upstream: say where the API is".to_owned();
-        report.at(&root.origin("upstream"), message, Some(help));
-        return None;
-    }
-    let set = top.upstream.as_ref()?;
-    if let Some(twice) = first_twice(&set.value) {
-        report.at(&set.origin, format!("upstream {twice} is listed twice"), None);
-    }
-    Some(set.value.clone())
-}
-
-fn first_twice(list: &[String]) -> Option<&String> {
-    list.iter().enumerate().find(|(at, one)| list.iter().take(*at).any(|o| o == *one)).map(|f| f.1)
 }
 
 /// Callbacks come to the admin address, so there must be one.

@@ -18,6 +18,7 @@ mod store_url;
 mod tables;
 mod template;
 mod token;
+mod upstreams;
 mod values;
 
 pub use access_log::{AccessLog, AccessLogFormat, AccessLogTarget, LoggedQuery, MadeTrace, Trace};
@@ -42,3 +43,7 @@ pub(crate) use tables::GatewayLayer;
 pub use tables::{Breaker, CompleterLimits, Limits, Log, LogFormat, Timeouts, Tls};
 pub use template::{Fact, Template};
 pub use token::{AdminToken, Secret};
+pub(crate) use upstreams::UpstreamTable;
+pub use upstreams::{
+    Balance, HealthSettings, Protocol, UpstreamHost, UpstreamSettings, UpstreamTls,
+};

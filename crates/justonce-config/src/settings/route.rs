@@ -14,6 +14,7 @@ use super::probe::{self, ProbeLayer, ProbeSettings};
 use super::scope;
 use super::status::{self, StatusRule, statuses};
 use super::tables::MAX_REQUEST_BYTES;
+use super::upstreams;
 use super::values::{WAITS, on_concurrent};
 use crate::declare::{settings, tables};
 use crate::kind::{choice, custom, header, list, one_or_more, size, time, timeout};
@@ -59,6 +60,8 @@ settings! {
         /// How the upstream is asked about unknown operations; nothing if it is not.
         probe: Option<ProbeSettings>,
     } {
+        /// The name of the [upstream](#upstreams) that its requests go to.
+        upstream: String = custom(upstreams::name), default "default", example "payments";
         /// What a request gets whose path has `%2F`, a backslash or `%00` in it: `refuse` is 400,
         /// `allow` takes it for a part of a name ([more](http.md#paths)).
         path_escapes: PathEscapes =

@@ -6,6 +6,7 @@ use justonce_http::Pattern;
 
 use super::RouteSettings;
 use super::route::{self, RouteTable};
+use super::upstreams::Upstreams;
 use crate::covers::Reach;
 use crate::declare::{Layer, settings};
 use crate::invalid::{Invalid, Read};
@@ -38,9 +39,11 @@ settings! {
 pub(super) fn default_route(
     defaults: &RouteTable,
     timeout: &Sourced<Duration>,
+    upstreams: &Upstreams,
     report: &mut Report,
 ) -> Option<RouteSettings> {
     let table = RouteTable::default().over(defaults);
+    upstreams.check(table.route.upstream.as_ref(), report);
     route::resolve(table, DEFAULT_NAME.to_owned(), None, timeout, report)
 }
 
@@ -49,6 +52,7 @@ pub(super) fn routes(
     root: &Section<'_>,
     defaults: &RouteTable,
     timeout: &Sourced<Duration>,
+    upstreams: &Upstreams,
     report: &mut Report,
 ) -> Option<Vec<RouteSettings>> {
     let Some(Value::List(nodes)) = root.node(ROUTES).map(|node| &node.value) else {
@@ -64,6 +68,7 @@ pub(super) fn routes(
         let Value::Table(table) = &node.value else { continue };
         let section = Section::new(table);
         let table = RouteTable::read(&section, report).over(defaults);
+        upstreams.check(table.route.upstream.as_ref(), report);
         let Some((name, pattern)) = identity(&section, &node.origin, &mut earlier, report) else {
             continue;
         };

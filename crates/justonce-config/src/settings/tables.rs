@@ -79,15 +79,19 @@ settings! {
         callback_token: Secret = custom(secret), example "wq7RkP0sZxMvTn3B", live;
         /// A file that holds that token, instead.
         callback_token_file: PathBuf = custom(path), example "/run/secrets/callbacks", live;
-        /// Where the API is: one address, or a list that shares the load; no path.
+        /// Where the API is: one address, or a list that shares the load; no path. Short for
+        /// [`upstreams.default.urls`](#upstreams).
         upstream: Vec<String> = one_or_more(address::upstream),
-            example "http://10.0.0.7:9000, http://10.0.0.8:9000";
+            example "http://10.0.0.7:9000, http://10.0.0.8:9000", live;
         /// Where records are kept: `memory:`, `file:PATH`, `redis://…`, `redis-sentinel://…`,
         /// `redis-cluster://…`, `postgres://…` or `tiered:redis://…,postgres://…`
         /// ([which?](operating.md#which-store)); with TLS, `rediss…://…` and
         /// [`postgres://…?sslmode=verify-full`](operating.md#tls-to-stores).
         store: StoreUrl = custom(store_url::url),
             default "file:./justonce-data", example "postgres://shop@db/shop";
+        /// How long the gateway goes on as before after it is told to stop, while `/readyz` already
+        /// says 503: load balancers need that long to send nothing more.
+        drain_delay: Duration = timeout_or_zero(), default "0s", example "10s";
         /// How long running operations may take to finish when the gateway stops.
         grace: Duration = timeout_or_zero(), default "30s", example "2m";
         /// What the `type` of a problem begins with; without it, the gateway's own pages.
@@ -118,8 +122,9 @@ pub struct Tls {
 settings! {
     /// TLS to upstreams.
     layer UpstreamTlsLayer {
-        /// Certificates (PEM) that `https://` upstreams are trusted by, beside the system's.
-        ca: Option<PathBuf> = optional(custom(path)), example "/etc/justonce/ca.pem";
+        /// Certificates (PEM) that `https://` upstreams are trusted by, beside the system's, if
+        /// they have no `tls.ca` of their own.
+        ca: Option<PathBuf> = optional(custom(path)), example "/etc/justonce/ca.pem", live;
     }
 }
 

@@ -31,12 +31,14 @@ struct Row {
 }
 
 fn rows() -> Vec<Row> {
-    let (gateway, routes) = REFERENCE.split_once("\n## Routes").expect("two chapters");
+    let (gateway, rest) = REFERENCE.split_once("\n## Upstreams").expect("a chapter");
+    let (upstreams, routes) = rest.split_once("\n## Routes").expect("another chapter");
     let rows = |text: &str, prefix: &str| -> Vec<Row> {
         let rows = text.lines().filter(|line| line.starts_with("| `"));
         rows.map(|line| row(line, prefix)).collect()
     };
-    rows(gateway, "").into_iter().chain(rows(routes, "route.")).collect()
+    let gateway = rows(gateway, "").into_iter();
+    gateway.chain(rows(upstreams, "upstreams.NAME.")).chain(rows(routes, "route.")).collect()
 }
 
 fn row(line: &str, prefix: &str) -> Row {
@@ -61,7 +63,8 @@ fn read(text: &str) -> Settings {
 fn generated(part: &str, reference: &str) -> String {
     let settings = config::reference().into_iter();
     let settings: Vec<Reference> = match part {
-        "gateway" => settings.filter(|row| !is_of_routes(row)).collect(),
+        "gateway" => settings.filter(|row| !is_of_routes(row) && !is_of_upstreams(row)).collect(),
+        "upstreams" => settings.filter(is_of_upstreams).collect(),
         "route" => {
             settings.filter(|row| ["route.match", "route.name"].contains(&&*row.name)).collect()
         }
@@ -70,6 +73,7 @@ fn generated(part: &str, reference: &str) -> String {
     let mut text = "| setting | default | meaning | example |\n|---|---|---|---|\n".to_owned();
     for row in &settings {
         let name = row.name.trim_start_matches("route.").trim_start_matches("defaults.");
+        let name = name.trim_start_matches("upstreams.NAME.");
         let default = row.default.as_ref().map_or("none".to_owned(), |text| format!("`{text}`"));
         let (meaning, example) = (row.meaning.trim_end_matches('.'), &row.example);
         writeln!(text, "| `{name}` | {default} | {meaning} | `{example}` |").expect("a text");
@@ -94,9 +98,19 @@ fn is_of_routes(row: &Reference) -> bool {
     row.name.starts_with("route.") || row.name.starts_with("defaults.")
 }
 
+fn is_of_upstreams(row: &Reference) -> bool {
+    row.name.starts_with("upstreams.")
+}
+
+#[test]
+fn a_reload_applies_everything_about_upstreams() {
+    let rows = config::reference().into_iter().filter(is_of_upstreams);
+    assert!(rows.map(|row| assert!(row.is_live, "{}", row.name)).count() > 10);
+}
+
 #[test]
 fn the_tables_of_the_reference_are_those_of_the_declarations() {
-    let parts = ["gateway", "route", "shared"];
+    let parts = ["gateway", "upstreams", "route", "shared"];
     let now = parts.iter().fold(REFERENCE.to_owned(), |text, part| generated(part, &text));
     if now != REFERENCE && std::env::var_os(WRITE).is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
@@ -111,7 +125,8 @@ fn every_declared_default_is_what_an_empty_configuration_has() {
     let mut count = 0;
     for row in config::reference().iter().filter(|row| !row.name.starts_with("route.")) {
         let Some(default) = &row.default else { continue };
-        let set = read(&format!("{UPSTREAM}\n{} = {default}", row.name));
+        let name = row.name.replace("NAME", "default");
+        let set = read(&format!("{UPSTREAM}\n{name} = {default}"));
         assert_eq!(set, plain, "{} = {default}", row.name);
         count += 1;
     }
@@ -141,7 +156,7 @@ fn the_defaults_in_the_reference_are_those_in_force() {
     let mut count = 0;
     for row in rows() {
         let Some(default) = row.default else { continue };
-        let key = row.key.replace("route.", "defaults.");
+        let key = row.key.replace("route.", "defaults.").replace("NAME", "default");
         let said = read(&format!("{UPSTREAM}\n{key} = {default}"));
         assert_eq!(said, plain, "{key} = {default}");
         count += 1;
@@ -161,17 +176,25 @@ fn the_examples_in_the_reference_are_right() {
             "route.probe.request" => "defaults.probe.happened = ['200']",
             "route.complete" => "defaults.on_lapsed = 'rerun'",
             "route.response_timeout" => "defaults.lease_cap = '1h'",
+            "route.upstream" => "upstreams.payments.urls = 'http://127.0.0.1:1'",
+            "upstreams.NAME.tls.cert" => "upstreams.default.tls.key = 'k'",
+            "upstreams.NAME.tls.key" => "upstreams.default.tls.cert = 'c'",
             _ => "",
         };
         let text = match key.as_str() {
             "upstream" => format!("upstream = {example}"),
+            "upstreams.NAME.urls" => format!("upstreams.default.urls = {example}"),
+            key if key.starts_with("upstreams.NAME.tls.") => {
+                let key = key.replace("NAME", "default");
+                format!("upstream = 'https://127.0.0.1:9000'\n{more}\n{key} = {example}")
+            }
             "route.match" | "route.name" => {
                 let name = key.trim_start_matches("route.");
                 let other = if name == "name" { "match = 'POST /a'" } else { "" };
                 format!("{UPSTREAM}\n[[route]]\n{name} = {example}\n{other}")
             }
             key => {
-                let key = key.replace("route.", "defaults.");
+                let key = key.replace("route.", "defaults.").replace("NAME", "default");
                 format!("{UPSTREAM}\n{more}\n{key} = {example}")
             }
         };
@@ -217,7 +240,7 @@ fn the_example_is_right_and_names_every_setting() {
         // What belongs to all routes may stand in one of its two places.
         let places = match key.strip_prefix("defaults.").or(key.strip_prefix("route.")) {
             Some(name) => vec![format!("defaults.{name}"), format!("route.{name}")],
-            None => vec![key.clone()],
+            None => vec![key.replace("NAME", "payments")],
         };
         assert!(places.iter().any(|place| found.contains(place)), "{key} is not in the example");
     }

@@ -10,5 +10,6 @@
 mod docs;
 mod fixtures;
 mod schema;
+mod upstreams;
 mod values;
 mod variables;

@@ -83,6 +83,8 @@ fn unknown_names_are_refused_everywhere() {
         "[defaults]\ncolour = 'blue'",
         "[defaults]\nmatch = 'POST /a'",
         "[defaults.fingerprint]\ncolour = 'blue'",
+        "[upstreams.a]\ncolour = 'blue'",
+        "[upstreams]\nurls = 'http://a:1'",
         "[[route]]\nmatch = 'POST /a'\ncolour = 'blue'",
         "[[route]]\nname = 'a route without a match'",
         "[defaults]\nstore_status = { '7xx' = 'keep' }",
@@ -108,8 +110,10 @@ fn check_properties(object: &Value) -> usize {
         if property.get("properties").is_some() {
             return 1 + check_properties(property);
         }
-        if property["items"].get("properties").is_some() {
-            return 1 + check_properties(&property["items"]);
+        for inner in ["items", "additionalProperties"] {
+            if property[inner].get("properties").is_some() {
+                return 1 + check_properties(&property[inner]);
+            }
         }
         let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
         compiler.add_resource("property.json", property.clone()).expect("it is JSON");

@@ -57,12 +57,12 @@ fn later_sources_are_stronger() {
     let env = [("JUSTONCE_LISTEN", "127.0.0.1:2"), ("JUSTONCE_UPSTREAM", "http://a:1, http://b:1")];
     let settings = with(file, &env, &[]).unwrap();
     assert_eq!((settings.listen.port(), settings.grace), (2, seconds(1)));
-    assert_eq!(settings.upstreams, ["http://a:1", "http://b:1"]);
+    assert_eq!(settings.upstreams[0].urls, ["http://a:1", "http://b:1"]);
 
     let words = ["--listen", "127.0.0.1:3", "--upstream", "http://c:1", "--upstream", "http://d:1"];
     let settings = with(file, &env, &words).unwrap();
     assert_eq!(settings.listen.port(), 3);
-    assert_eq!(settings.upstreams, ["http://c:1", "http://d:1"]);
+    assert_eq!(settings.upstreams[0].urls, ["http://c:1", "http://d:1"]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn flags_that_set_nothing_are_refused() {
 fn without_a_file_the_flags_are_enough() {
     let none = BTreeMap::new();
     let settings = config::load(&flags(&["--upstream", "http://a:1/"]), &none).unwrap();
-    assert_eq!(settings.upstreams, ["http://a:1"]);
+    assert_eq!(settings.upstreams[0].urls, ["http://a:1"]);
     let error = config::load(&flags(&[]), &none).unwrap_err();
     assert_eq!(error.mistakes()[0].location, Location::Nowhere);
     assert!(error.to_string().contains("there is no upstream"));

@@ -44,7 +44,15 @@ impl List {
     pub(super) fn read(directory: &Path) -> io::Result<Option<Result<Self, &'static str>>> {
         match std::fs::read(directory.join(LIST)) {
             Ok(bytes) => Ok(Some(Self::parse(&bytes))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            // Operators may call a folder so.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
+                ) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -24,7 +24,8 @@ use crate::directory_lock::DirectoryLock;
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::files::{
-    Modes, create_folder, create_private, private, sync_directory, sync_if_readable, walk,
+    LOST_AND_FOUND, Modes, create_durable_folder, create_folder, create_private, private,
+    sync_directory, sync_if_readable, walk,
 };
 use crate::journal::{self, NAME_ALL_EVERY};
 use crate::open::{DATABASE, ENGINE_LOCK};
@@ -42,7 +43,7 @@ const CLOCK_SKEW: Duration = Duration::from_secs(10);
 const ENGINE_UNTIL_WHOLE: &str = "records.restoring";
 const WATERMARK: &str = "watermark";
 /// What may be in a directory beside a store.
-const NOT_OURS: [&str; 2] = ["lost+found", "owner.lock"];
+const NOT_OURS: [&str; 2] = [LOST_AND_FOUND, "owner.lock"];
 /// What the engine may keep in memory meanwhile.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -203,17 +204,17 @@ pub fn restore(
     let io = |error| BackupError::io("cannot use", to, error);
     let made = !to.try_exists().map_err(io)?;
     is_free(to)?;
-    create_folder(to).map_err(io)?;
+    create_durable_folder(to).map_err(io)?;
     let modes = Modes::of(to).map_err(io)?;
     let lock = DirectoryLock::acquire(to)?;
     begin(to)?;
     let mut restoring = Restoring { backup, to, list, options, modes };
     let restored = restoring.run(tell);
     if restored.is_err() {
-        drop(lock);
-        // What is left does not open.
+        // What is left does not open. Nobody else may begin before it is gone.
         let _ = if made { std::fs::remove_dir_all(to) } else { clear(to) };
     }
+    drop(lock);
     restored
 }
 
@@ -231,11 +232,21 @@ pub(super) fn listed(backup: &Path) -> Result<List, BackupError> {
     }
 }
 
-/// Whether there is no store.
+/// Makes sure that there is no store, and nothing but what a restore that was cut short has left.
 fn is_free(to: &Path) -> Result<(), BackupError> {
-    let there = to.join(DATABASE).try_exists();
-    if there.map_err(|error| BackupError::io("cannot use", to, error))? {
-        return Err(BackupError::Occupied { directory: to.to_owned(), what: "a store" });
+    let io = |error| BackupError::io("cannot use", to, error);
+    let occupied = |what| BackupError::Occupied { directory: to.to_owned(), what };
+    if to.join(DATABASE).try_exists().map_err(io)? {
+        return Err(occupied("a store"));
+    }
+    if !to.try_exists().map_err(io)? || to.join(RESTORING).try_exists().map_err(io)? {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(to).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        if !NOT_OURS.iter().any(|other| name == *other) {
+            return Err(occupied("something"));
+        }
     }
     Ok(())
 }
@@ -247,12 +258,7 @@ fn begin(to: &Path) -> Result<(), BackupError> {
     is_free(to)?;
     if to.join(RESTORING).try_exists().map_err(io)? {
         clear(to).map_err(io)?;
-    }
-    for entry in std::fs::read_dir(to).map_err(io)? {
-        let name = entry.map_err(io)?.file_name();
-        if !NOT_OURS.iter().any(|other| name == *other) {
-            return Err(BackupError::Occupied { directory: to.to_owned(), what: "something" });
-        }
+        is_free(to)?;
     }
     let marked = create_private(&to.join(RESTORING)).and_then(|file| file.sync_all());
     marked.and_then(|()| sync_directory(to)).map_err(io)

@@ -8,12 +8,15 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::archive::{FILE, HEAD_BYTES, MAGIC, START_BYTES, THE_LIST};
 use super::error::BackupError;
-use super::list::{LIST, List, Listed, is_name};
+use super::list::{ENGINE, LIST, List, Listed, MANIFEST, is_name};
 use super::progress::Progress;
 use super::take::BackupReport;
-use crate::files::{create_folder, create_private, is_unused, sync_directory, sync_if_readable};
+use crate::files::{
+    LOST_AND_FOUND, create_durable_folder, create_folder, create_private, is_unused, private,
+    sync_directory, sync_if_readable,
+};
 
-/// The list while it is written.
+/// The list while it is written. It is there from the beginning: one backup has a directory.
 const NEW_LIST: &str = "backup.new";
 /// The longest list: some hundred thousand files.
 const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
@@ -67,11 +70,23 @@ impl Unpacker {
     pub fn new(directory: impl AsRef<Path>) -> Result<Self, BackupError> {
         let directory = directory.as_ref().to_owned();
         let io = |error| BackupError::io("cannot use", &directory, error);
+        let occupied = || BackupError::Occupied { directory: directory.clone(), what: "something" };
         let made = !directory.try_exists().map_err(io)?;
         if !made && !is_unused(&directory).map_err(io)? {
-            return Err(BackupError::Occupied { directory, what: "something" });
+            return Err(occupied());
         }
-        create_folder(&directory).map_err(io)?;
+        create_durable_folder(&directory).map_err(io)?;
+        // Several may find it empty at once: this file is made by one of them.
+        let list = directory.join(NEW_LIST);
+        match private().write(true).create_new(true).open(&list) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(occupied()),
+            opened => drop(opened.map_err(io)?),
+        }
+        // Another may have come to its end since.
+        if !is_alone(&directory).map_err(io)? {
+            std::fs::remove_file(&list).map_err(io)?;
+            return Err(occupied());
+        }
         Ok(Self {
             directory,
             made,
@@ -208,24 +223,32 @@ impl Unpacker {
         Ok(())
     }
 
-    /// Removes what was written.
+    /// Removes what was written; last the file by which others see that it is not theirs.
     fn remove(&self) -> io::Result<()> {
-        if self.made {
-            return std::fs::remove_dir_all(&self.directory);
+        remove_if_there(std::fs::remove_dir_all(self.directory.join(ENGINE)))?;
+        for name in [MANIFEST, LIST, NEW_LIST] {
+            remove_if_there(std::fs::remove_file(self.directory.join(name)))?;
         }
-        for entry in std::fs::read_dir(&self.directory)? {
-            let path = entry?.path();
-            let ours = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| {
-                [super::list::ENGINE, super::list::MANIFEST, LIST, NEW_LIST].contains(&name)
-            });
-            match ours {
-                true if path.is_dir() => std::fs::remove_dir_all(path)?,
-                true => std::fs::remove_file(path)?,
-                false => {}
-            }
-        }
-        Ok(())
+        if self.made { std::fs::remove_dir(&self.directory) } else { Ok(()) }
     }
+}
+
+fn remove_if_there(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether nothing has been written beside the list that is being made.
+fn is_alone(directory: &Path) -> io::Result<bool> {
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        if name != NEW_LIST && name != LOST_AND_FOUND {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Write for Unpacker {

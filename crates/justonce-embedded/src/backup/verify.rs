@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use justonce_core::{RecordId, StoreErrorKind, Timestamp, codec};
 
 use super::error::BackupError;
-use super::list::{ENGINE, LIST, MANIFEST};
+use super::list::{ENGINE, List, MANIFEST};
 use super::progress::{Counted, Progress};
 use super::restore::listed;
 use crate::check::{self, Manifest, Tried};
@@ -80,10 +80,10 @@ pub fn check(
     let io = |error| BackupError::io("cannot read", path, error);
     let mut progress = Counted { now: Progress::default(), tell };
     let mut report = StoreReport::default();
-    if path.join(LIST).try_exists().map_err(io)? {
+    let has = |name: &str| path.join(name).exists();
+    if List::read(path).map_err(io)?.is_some() && !has(DATABASE) {
         return backup(path, report, &mut progress);
     }
-    let has = |name: &str| path.join(name).exists();
     if !has(DATABASE) && (has(ENGINE) || !has(MANIFEST)) {
         let what = "it is neither a store nor a whole backup".to_owned();
         return Err(BackupError::NotABackup { directory: path.to_owned(), what });

@@ -51,7 +51,8 @@ pub(crate) fn inspect(directory: &Path, engine: &Path, mark: u64) -> Result<Foun
             let what = "a restore into this directory was cut short: repeat it";
             return Err(OpenError::engine(directory, what));
         }
-        if directory.join(BACKUP_LIST).try_exists().map_err(io)? {
+        // A folder of this name is no list.
+        if directory.join(BACKUP_LIST).is_file() {
             let what = "it is a backup: make a store of it with `justonce store restore`";
             return Err(OpenError::engine(directory, what));
         }

@@ -134,6 +134,7 @@ impl Wal {
         let mut next_number = 0;
         for number in files(&folder)? {
             let file = OpenOptions::new().write(true).open(path(&folder, number))?;
+            give_back(&file, file.metadata()?.len(), segment_bytes)?;
             segments.push(Segment { file, end: 0, last: 0 });
             next_number = number + 1;
         }
@@ -164,6 +165,7 @@ impl Wal {
     pub(crate) fn append(&mut self, heading: Heading, writes: &[Write]) -> Result<(), String> {
         encode(heading, writes, &mut self.buffer);
         let length = self.buffer.len() as u64;
+        self.make_room(length)?;
         let current = self.segments.get(self.current);
         if current.is_none_or(|c| c.end > 0 && c.end + length > self.segment_bytes) {
             self.next_segment()?;
@@ -188,6 +190,25 @@ impl Wal {
         Ok(())
     }
 
+    /// Waits for the storage engine while it lacks more than the files have room for: what it lacks
+    /// is in memory too. A batch that is larger than all of them waits for all before it.
+    fn make_room(&self, length: u64) -> Result<(), String> {
+        let room = self.segment_bytes.saturating_mul(MAX_SEGMENTS as u64);
+        loop {
+            let durable = self.apply_queue.durable();
+            let lacking = self.segments.iter().filter(|segment| segment.last > durable);
+            let (oldest, last, bytes) = lacking.fold((u64::MAX, 0, length), |found, segment| {
+                let (oldest, last, bytes) = found;
+                (oldest.min(segment.last), last.max(segment.last), bytes + segment.end)
+            });
+            if last == 0 || bytes <= room {
+                return Ok(());
+            }
+            self.apply_queue.want(last);
+            self.apply_queue.wait_for(oldest).map_err(|error| error.to_string())?;
+        }
+    }
+
     /// Continues in a file whose contents are no longer needed.
     fn next_segment(&mut self) -> Result<(), String> {
         let last = self.segments.get(self.current).map_or(0, |segment| segment.last);
@@ -202,6 +223,8 @@ impl Wal {
         let free = self.free().ok_or("no file of the log became free")?;
         self.current = free;
         if let Some(segment) = self.segments.get_mut(free) {
+            give_back(&segment.file, segment.end, self.segment_bytes)
+                .map_err(|error| format!("cannot shorten the log: {error}"))?;
             segment.end = 0;
         }
         Ok(())
@@ -240,6 +263,11 @@ impl Drop for Wal {
     fn drop(&mut self) {
         self.add_spare();
     }
+}
+
+/// Shortens a file that a large batch has made longer than the others. Nothing in it is needed.
+fn give_back(file: &File, bytes: u64, wanted: u64) -> io::Result<()> {
+    if bytes > wanted { file.set_len(wanted) } else { Ok(()) }
 }
 
 /// An empty file.
@@ -339,6 +367,38 @@ mod tests {
         let error = wal.append(heading(room + 1), &[Write::empty()]).unwrap_err();
         assert_eq!(error, "the engine is broken");
         assert_eq!(found(directory.path(), 0), Ok((1..=room).collect()));
+    }
+
+    #[test]
+    fn large_batches_wait_for_the_engine_and_their_room_is_given_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let apply_queue = Arc::new(ApplyQueue::default());
+        let mut wal = small(directory.path(), &apply_queue);
+        let room = wal.segment_bytes * MAX_SEGMENTS as u64;
+        let large: Vec<Write> = (0..100).map(|_| Write::empty()).collect();
+        for number in 1..=5 {
+            wal.append(heading(number), &large).unwrap();
+            assert!(bytes(directory.path()).unwrap() > room, "it is larger than all files");
+            apply_queue.is_durable(number);
+        }
+        for number in 6..=40 {
+            append(&mut wal, number..=number);
+            apply_queue.is_durable(number);
+        }
+        let left = bytes(directory.path()).unwrap();
+        assert!(left <= room, "{left} bytes, of {room}");
+        wal.append(heading(41), &large).unwrap();
+        apply_queue.is_durable(41);
+        drop(wal);
+        let mut wal = small(directory.path(), &apply_queue);
+        let left = bytes(directory.path()).unwrap();
+        assert!(left <= room, "{left} bytes after it was opened, of {room}");
+        // What the engine lacks is in memory too.
+        wal.append(heading(42), &large).unwrap();
+        apply_queue.fail("the engine is broken");
+        let error = wal.append(heading(43), &large).unwrap_err();
+        assert_eq!(error, "the engine is broken");
+        assert_eq!(found(directory.path(), 41), Ok(vec![42]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! The disk is a small file system in memory, mounted in a namespace of its own.
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -19,16 +20,33 @@ const WORKER_ENV: &str = "JUSTONCE_FULL_DISK_WORKER";
 /// Room for a few hundred outcomes.
 const SMALL: &str = "size=6m";
 const LARGE: &str = "size=200m";
+/// The store's directory on that disk, and a file of others.
+const STORE: &str = "store";
+const OTHERS: &str = "others";
 
 #[test]
 fn a_full_disk_stops_the_store_and_loses_nothing() {
     if let Ok(directory) = std::env::var(WORKER_ENV) {
-        return work(directory.as_ref());
+        return work(directory.as_ref(), 0);
     }
+    on_a_small_disk("a_full_disk_stops_the_store_and_loses_nothing", SMALL);
+}
+
+/// The log has its files already: it is the storage engine that finds no room, in its own threads.
+#[test]
+fn a_disk_that_others_fill_stops_the_store_and_loses_nothing() {
+    if let Ok(directory) = std::env::var(WORKER_ENV) {
+        return work(directory.as_ref(), 2_000);
+    }
+    on_a_small_disk("a_disk_that_others_fill_stops_the_store_and_loses_nothing", LARGE);
+}
+
+/// Runs this test once more, in a process whose directory is a small disk.
+fn on_a_small_disk(test: &str, size: &str) {
     let directory = tempfile::tempdir().unwrap();
     let script = format!(
-        "mount -t tmpfs -o {SMALL} tmpfs \"${WORKER_ENV}\" && exec \"$0\" --exact \
-         full_disk::a_full_disk_stops_the_store_and_loses_nothing --nocapture"
+        "mount -t tmpfs -o {size} tmpfs \"${WORKER_ENV}\" && exec \"$0\" --exact \
+         full_disk::{test} --nocapture"
     );
     let output = Command::new("unshare")
         .args(["--mount", "--map-root-user", "sh", "-c", &script])
@@ -45,10 +63,14 @@ fn a_full_disk_stops_the_store_and_loses_nothing() {
     assert!(said.contains("everything was found again"), "{said}");
 }
 
-fn work(directory: &Path) {
+/// Others fill the disk after so many operations; with none, the store does.
+fn work(directory: &Path, others_after: u64) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let acknowledged = runtime.block_on(fill(directory));
+    let acknowledged = runtime.block_on(fill(directory, others_after));
     assert!(acknowledged > 10, "only {acknowledged} operations fitted");
+    if others_after > 0 {
+        std::fs::remove_file(directory.join(OTHERS)).unwrap();
+    }
     let room = Command::new("mount")
         .args(["-o", &format!("remount,{LARGE}")])
         .arg(directory)
@@ -57,6 +79,12 @@ fn work(directory: &Path) {
     assert!(room.success());
     runtime.block_on(verify(directory, acknowledged));
     println!("everything was found again: {acknowledged} outcomes");
+}
+
+/// Writes until there is no room.
+fn fill_up(path: &Path) {
+    let mut file = std::fs::File::create(path).unwrap();
+    while file.write_all(&[7; 4096]).is_ok() {}
 }
 
 fn operation(number: u64) -> Operation {
@@ -72,11 +100,14 @@ fn outcome(number: u64) -> Outcome {
 }
 
 /// Runs operations until the disk is full; returns how many were acknowledged.
-async fn fill(directory: &Path) -> u64 {
-    let store = std::sync::Arc::new(EmbeddedStore::open(directory).unwrap());
+async fn fill(directory: &Path, others_after: u64) -> u64 {
+    let store = std::sync::Arc::new(EmbeddedStore::open(directory.join(STORE)).unwrap());
     let engine = Engine::builder_shared(store.clone()).build();
     let mut number = 0;
     let error = loop {
+        if number == others_after && number > 0 {
+            fill_up(&directory.join(OTHERS));
+        }
         let reply = outcome(number);
         match engine.run(&operation(number), async |_| Ok(reply)).await {
             Ok(ran) => assert!(matches!(ran, Ran::Executed(_))),
@@ -89,8 +120,12 @@ async fn fill(directory: &Path) -> u64 {
         panic!("{error}");
     };
     assert_eq!(source.kind(), StoreErrorKind::Stopped);
-    assert_eq!(source.effect(), Effect::MayHaveBeenApplied);
-    assert!(source.to_string().contains("No space left"), "{source}");
+    if others_after == 0 {
+        assert_eq!(source.effect(), Effect::MayHaveBeenApplied);
+    }
+    // The engine's own threads tell the reason to the log only.
+    let reasons = ["No space left", "full disk"];
+    assert!(reasons.iter().any(|reason| source.to_string().contains(reason)), "{source}");
 
     // It says so to those who ask, refuses what would write, and replays what it has.
     assert_eq!(store.ready().await.unwrap_err().kind(), StoreErrorKind::Stopped);
@@ -106,7 +141,7 @@ async fn fill(directory: &Path) -> u64 {
 
 /// After a restart with room, everything that was acknowledged is there, and work goes on.
 async fn verify(directory: &Path, acknowledged: u64) {
-    let engine = Engine::new(EmbeddedStore::open(directory).unwrap());
+    let engine = Engine::new(EmbeddedStore::open(directory.join(STORE)).unwrap());
     for number in 0..acknowledged {
         let ran = engine.run(&operation(number), async |_| panic!("it ran before")).await.unwrap();
         assert_eq!(ran, Ran::Replayed(outcome(number)), "operation {number}");

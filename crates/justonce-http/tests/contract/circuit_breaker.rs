@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use justonce_core::StoreErrorKind;
-use justonce_http::{CircuitBreaker, Rule, WhenStoreDown};
+use justonce_http::{CircuitBreaker, Pattern, Rule, WhenStoreDown};
 use tower::Layer;
 
 use crate::support::reply::assert_problem;
@@ -16,8 +16,9 @@ use crate::support::world::{App, World, payment, request, send, spawn};
 struct Breaker(AtomicBool);
 
 impl CircuitBreaker for Breaker {
-    fn open_for(&self) -> Option<Duration> {
-        self.0.load(Ordering::SeqCst).then(|| Duration::from_millis(6500))
+    fn open_for(&self, route: &str) -> Option<Duration> {
+        let is_open = self.0.load(Ordering::SeqCst) && route == "default";
+        is_open.then(|| Duration::from_millis(6500))
     }
 }
 
@@ -63,4 +64,16 @@ async fn h21_a_closed_gate_is_not_opened_by_a_store_that_is_away() {
     assert_eq!(upstream.calls(), 0);
     // It is for operations only: what is not protected asks the service itself.
     assert_eq!(send(&app, request("GET", "/a", &[], "")).await.code(), 201);
+}
+
+#[tokio::test]
+async fn the_breaker_of_one_route_blocks_no_other() {
+    let (world, upstream) = (World::new(), Upstream::counting());
+    let breaker = Arc::new(Breaker(AtomicBool::new(true)));
+    let pattern = Pattern::parse("POST /other").unwrap();
+    let layer = world.layer().circuit_breaker(breaker).route("other", pattern, Rule::default());
+    let app = layer.build().layer(upstream.clone());
+    assert_problem(&send(&app, payment("a")).await, 503, "upstream-unreachable");
+    let other = request("POST", "/other", &[("idempotency-key", "a")], "{}");
+    assert_eq!(send(&app, other).await.code(), 201);
 }

@@ -89,6 +89,7 @@ impl ConnectionServer {
             activity: Arc::clone(&activity),
             informational: Arc::clone(&informational),
             body_timeout: self.settings.body_timeout,
+            aborted: self.tracker.aborted.clone(),
         };
         let framing = if is_http2 { FramingCheck::off() } else { FramingCheck::new() };
         let io = ClientIo::new(stream, first, framing, Arc::clone(&activity), informational, guard);

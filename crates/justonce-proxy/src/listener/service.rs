@@ -18,6 +18,7 @@ use tower::Service;
 use super::activity::{ActiveRequest, Activity};
 use super::cookies;
 use super::request_body::TimeoutBody;
+use crate::abort::Abort;
 use crate::client::Client;
 use crate::forwarded::{self, TrustedProxies};
 use crate::informational::InformationalQueue;
@@ -60,6 +61,7 @@ pub(super) struct RequestService<S> {
     pub(super) activity: Arc<Activity>,
     pub(super) informational: Arc<InformationalQueue>,
     pub(super) body_timeout: Duration,
+    pub(super) aborted: Abort,
 }
 
 impl<S: ListenerService> RequestService<S> {
@@ -74,6 +76,9 @@ impl<S: ListenerService> RequestService<S> {
         // Without an upgrade the connection cannot be used for another request.
         let upgrade =
             *request.method() == Method::GET && request.headers().contains_key(header::UPGRADE);
+        if upgrade {
+            request.extensions_mut().insert(self.aborted.clone());
+        }
         let mut informational = None;
         match request.version() {
             Version::HTTP_11 if one_host => {

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use crate::abort::Abort;
+
 const RUNNING: u8 = 0;
 const DRAINING: u8 = 1;
 const ABORTED: u8 = 2;
@@ -32,6 +34,8 @@ pub(super) struct ConnectionTracker {
     max: u32,
     /// One permit for each connection that may still be opened.
     free: Arc<Semaphore>,
+    /// The end of what is no HTTP connection any more.
+    pub(super) aborted: Abort,
 }
 
 /// Counts a connection as open until it is dropped.
@@ -41,7 +45,8 @@ impl ConnectionTracker {
     pub(super) fn new(max: usize) -> Self {
         let max = u32::try_from(max).unwrap_or(MAX_CONNECTIONS).min(MAX_CONNECTIONS);
         let (stage, changed) = (AtomicU8::new(RUNNING), Notify::new());
-        Self { stage, changed, max, free: Arc::new(Semaphore::new(max as usize)) }
+        let free = Arc::new(Semaphore::new(max as usize));
+        Self { stage, changed, max, free, aborted: Abort::default() }
     }
 
     pub(super) fn stage(&self) -> Stage {
@@ -58,6 +63,7 @@ impl ConnectionTracker {
 
     pub(super) fn abort(&self) {
         self.set(ABORTED);
+        self.aborted.abort();
     }
 
     fn set(&self, stage: u8) {

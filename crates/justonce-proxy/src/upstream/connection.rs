@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use super::address::UpstreamAddress;
 use super::request_body::RequestBody;
-use super::settings::MAX_RESPONSE_HEADERS;
+use super::settings::{MAX_RESPONSE_HEADERS, Protocol};
 use super::stream::{Stream, StreamState};
 use crate::timer::LazyTimer;
 
@@ -75,6 +75,11 @@ impl Connection {
         self.state.wrote()
     }
 
+    /// Whether the upstream has ever sent anything on it.
+    pub(super) fn has_read(&self) -> bool {
+        self.state.read()
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -117,8 +122,16 @@ impl Connection {
 /// Makes connections to one upstream.
 pub(super) struct Connector {
     pub(super) address: UpstreamAddress,
-    pub(super) tls: Option<TlsConnector>,
+    pub(super) tls: Option<ConnectorTls>,
     pub(super) timeout: Duration,
+    pub(super) protocol: Protocol,
+}
+
+/// How a connection gets TLS.
+pub(super) struct ConnectorTls {
+    pub(super) connector: TlsConnector,
+    /// The name that is sent, and that the certificate must carry.
+    pub(super) name: ServerName<'static>,
 }
 
 impl Connector {
@@ -153,7 +166,8 @@ impl Connector {
         }))
     }
 
-    async fn open(&self) -> Result<Stream, (&'static str, Option<io::Error>)> {
+    /// Opens a socket, with TLS if the address says so.
+    pub(super) async fn open(&self) -> Result<Stream, (&'static str, Option<io::Error>)> {
         let host = (self.address.host(), self.address.port());
         let addresses = tokio::net::lookup_host(host).await;
         let addresses =
@@ -163,10 +177,13 @@ impl Connector {
         let tcp = tcp.and_then(|tcp| tcp.set_nodelay(true).map(|()| tcp));
         let tcp = tcp.map_err(|why| ("the upstream refused the connection", Some(why)))?;
         let Some(tls) = &self.tls else { return Ok(Stream::plain(tcp)) };
-        let name = ServerName::try_from(self.address.host().to_owned());
-        let name = name.map_err(|_| ("the upstream's name is no name for TLS", None))?;
-        let tls = tls.connect(name, tcp).await;
+        let tls = tls.connector.connect(tls.name.clone(), tcp).await;
         let failed = "the TLS handshake with the upstream failed";
-        tls.map(Stream::tls).map_err(|why| (failed, Some(why)))
+        let stream = tls.map_err(|why| (failed, Some(why)))?;
+        let agreed = stream.get_ref().1.alpn_protocol();
+        if self.protocol == Protocol::Http2 && agreed != Some(Protocol::Http2.alpn()) {
+            return Err(("the upstream does not offer HTTP/2", None));
+        }
+        Ok(Stream::tls(stream))
     }
 }

@@ -11,12 +11,16 @@ mod error;
 mod exchange;
 mod exchange_time;
 mod headers;
+mod health;
+mod http2;
 mod pool;
 mod proxy;
 mod request_body;
 mod response_body;
+mod selection;
 mod settings;
 mod stream;
+mod tls;
 mod upgrade;
 mod upstreams;
 
@@ -25,9 +29,13 @@ pub use breaker::{BreakerSettings, BreakerState};
 pub use error::{ProxyError, error_response};
 pub use exchange_time::ExchangeTime;
 pub use headers::{add_forwarded, make_forwarded};
+pub use health::{CheckResult, HealthCheck};
 pub use proxy::Proxy;
 pub use response_body::{ProxyBody, ProxyBodyError};
+pub use selection::Balance;
 pub use settings::{
-    HostHeader, MAX_RESPONSE_HEADERS, ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError,
+    HostHeader, MAX_RESPONSE_HEADERS, Protocol, ProxySettings, ProxyTimeouts, ResponseTimeout,
+    SettingsError,
 };
+pub use tls::{ClientCertificate, UpstreamRoots, UpstreamTls};
 pub use upstreams::UpstreamStatus;

@@ -74,6 +74,11 @@ impl Pool {
         }
     }
 
+    /// What makes its connections.
+    pub(super) const fn connector(&self) -> &Connector {
+        &self.connector
+    }
+
     pub(super) fn give_back(&self, mut connection: Box<Connection>) {
         if !connection.is_reusable() {
             return;

@@ -15,6 +15,7 @@ use justonce_http::BoxError;
 use tower::Service;
 
 use super::exchange::exchange;
+use super::health::CheckResult;
 use super::request_body::RequestBody;
 use super::response_body::ProxyBody;
 use super::settings::{ProxySettings, SettingsError};
@@ -34,7 +35,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// If there is no upstream, or TLS to one of them cannot be set up.
+    /// If there is no upstream, or TLS to one of them cannot be set up: a file cannot be used.
     pub fn new(settings: ProxySettings) -> Result<Self, SettingsError> {
         Ok(Self { upstreams: Arc::new(Upstreams::new(settings)?) })
     }
@@ -53,6 +54,23 @@ impl Proxy {
     #[must_use]
     pub fn closed_for(&self) -> Option<Duration> {
         self.upstreams.closed_for()
+    }
+
+    /// Checks the health of each upstream once, if the settings say how: who wants checks calls
+    /// this at the pace that it wants. An upstream that is unhealthy gets no new requests, unless
+    /// all are.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn check_health(&self) -> Vec<CheckResult> {
+        self.upstreams.check_health().await
+    }
+
+    /// The settings that it was made with.
+    #[must_use]
+    pub fn settings(&self) -> &ProxySettings {
+        &self.upstreams.settings
     }
 
     /// The state of each upstream.

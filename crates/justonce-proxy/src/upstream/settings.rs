@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::HeaderValue;
 use justonce_net::CertificateFileError;
 use thiserror::Error;
 
 use super::address::UpstreamAddress;
 use super::breaker::BreakerSettings;
+use super::health::HealthCheck;
+use super::selection::Balance;
+use super::tls::UpstreamTls;
 
 /// How many idle connections are kept for one upstream.
 const MAX_IDLE: usize = 256;
@@ -37,7 +41,7 @@ pub const MAX_RESPONSE_HEADERS: usize = 512;
 /// let custom = Proxy::new(settings)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxySettings {
     /// The upstreams, at least one.
     pub upstreams: Vec<UpstreamAddress>,
@@ -49,6 +53,8 @@ pub struct ProxySettings {
     pub max_idle: usize,
     /// How many connections each upstream gets at most.
     pub max_connections: usize,
+    /// Which of the upstreams gets a request.
+    pub balance: Balance,
     /// The `Host` header of requests.
     pub host: HostHeader,
     /// Whether `Via: 1.1 justonce` is added, both ways.
@@ -57,8 +63,12 @@ pub struct ProxySettings {
     pub gateway_errors_count: bool,
     /// When the breaker of an upstream opens; never if there is none.
     pub breaker: Option<BreakerSettings>,
-    /// A PEM file with TLS trust roots besides those of the system.
-    pub ca_file: Option<PathBuf>,
+    /// What is spoken with the upstreams.
+    pub protocol: Protocol,
+    /// How the upstreams are checked; not at all if there is nothing.
+    pub health: Option<HealthCheck>,
+    /// TLS to upstreams with `https`.
+    pub tls: UpstreamTls,
 }
 
 /// The timeouts of a [`Proxy`](crate::Proxy). Their defaults are those of the configuration.
@@ -86,23 +96,49 @@ impl ProxySettings {
             read_timeout: READ_TIMEOUT.max(timeouts.response),
             max_idle: MAX_IDLE,
             max_connections: MAX_CONNECTIONS,
+            balance: Balance::LeastLoaded,
             host: HostHeader::Client,
             via: false,
             gateway_errors_count: false,
             breaker: None,
-            ca_file: None,
+            protocol: Protocol::Http1,
+            health: None,
+            tls: UpstreamTls::default(),
         }
     }
 }
 
 /// The `Host` header of requests to upstreams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum HostHeader {
     /// The one of the client's request.
     #[default]
     Client,
     /// The host in the upstream's address.
     Upstream,
+    /// This one.
+    Name(HeaderValue),
+}
+
+/// What is spoken with upstreams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2: with TLS by ALPN, and in clear at once (prior knowledge). No other protocol can be
+    /// switched to.
+    Http2,
+}
+
+impl Protocol {
+    /// Its name for ALPN.
+    pub(super) const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
 }
 
 /// The response timeout of one request, as an extension of it.
@@ -119,6 +155,12 @@ pub enum SettingsError {
     /// The file of trust roots cannot be used.
     #[error("the authorities in {path} cannot be used: {1}", path = .0.display())]
     Authorities(PathBuf, CertificateFileError),
+    /// The client certificate or its key cannot be used.
+    #[error("the client certificate cannot be used: {path}: {1}", path = .0.display())]
+    Identity(PathBuf, CertificateFileError),
+    /// This is no name that a certificate could carry.
+    #[error("{0:?} is no name for TLS")]
+    ServerName(String),
     /// TLS cannot be set up.
     #[error("TLS to the upstream cannot be set up: {0}")]
     Tls(rustls::Error),

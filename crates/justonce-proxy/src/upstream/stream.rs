@@ -30,6 +30,8 @@ pub(super) struct StreamState {
     check: AtomicBool,
     // Whether the socket took anything of the exchange under way.
     wrote: AtomicBool,
+    // Whether anything was ever read: a TLS handshake has ended on both sides then.
+    read: AtomicBool,
 }
 
 impl StreamState {
@@ -43,6 +45,11 @@ impl StreamState {
     /// Whether anything of the exchange under way may have left this process.
     pub(super) fn wrote(&self) -> bool {
         self.wrote.load(Ordering::Relaxed)
+    }
+
+    /// Whether anything was ever read.
+    pub(super) fn read(&self) -> bool {
+        self.read.load(Ordering::Relaxed)
     }
 }
 
@@ -96,7 +103,12 @@ impl AsyncRead for Stream {
             // Reading nothing means the end.
             return Poll::Ready(Ok(()));
         }
-        Pin::new(&mut self.socket).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.socket).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.state.read.store(true, Ordering::Relaxed);
+        }
+        read
     }
 }
 

@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use justonce_http::UpstreamName;
-use justonce_net::TrustRoots;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_rustls::TlsConnector;
 
 use super::address::UpstreamAddress;
 use super::breaker::{Breaker, BreakerState, RequestEnd};
-use super::connection::{Connection, Connector};
+use super::connection::{Connection, Connector, ConnectorTls};
+use super::health::{CheckResult, Health, HealthCheck};
+use super::http2::{Http2Guard, Http2Pool};
 use super::pool::Pool;
-use super::settings::{ProxySettings, SettingsError};
+use super::selection::choose;
+use super::settings::{HostHeader, Protocol, ProxySettings, SettingsError};
 
 /// One upstream.
 pub(super) struct Upstream {
@@ -24,10 +26,15 @@ pub(super) struct Upstream {
     pub(super) name: UpstreamName,
     pub(super) host: Option<HeaderValue>,
     pub(super) pool: Pool,
+    /// The connections instead of the pool's, if HTTP/2 is spoken.
+    pub(super) http2: Option<Http2Pool>,
     in_flight: AtomicUsize,
     breaker: Option<Mutex<Breaker>>,
     // Whether the breaker is not closed: its lock is not taken while it is closed.
     tripped: AtomicBool,
+    health: Mutex<Health>,
+    // What `health` says, without its lock.
+    is_unhealthy: AtomicBool,
 }
 
 /// All upstreams of a proxy.
@@ -35,6 +42,8 @@ pub(super) struct Upstreams {
     pub(super) settings: ProxySettings,
     all: Box<[Arc<Upstream>]>,
     next: AtomicUsize,
+    // How many of them are unhealthy.
+    unhealthy: AtomicUsize,
 }
 
 /// The state of an upstream.
@@ -44,6 +53,8 @@ pub struct UpstreamStatus {
     pub upstream: UpstreamAddress,
     /// The state of its breaker.
     pub breaker: BreakerState,
+    /// Whether it is healthy, as far as checks know; without them it is.
+    pub is_healthy: bool,
     /// How many requests are under way.
     pub in_flight: usize,
     /// How many connections are open.
@@ -58,33 +69,48 @@ impl Upstreams {
             return Err(SettingsError::NoUpstream);
         }
         let needs_tls = settings.upstreams.iter().any(UpstreamAddress::is_tls);
-        let tls = needs_tls.then(|| tls_connector(&settings)).transpose()?;
+        let tls = needs_tls.then(|| settings.tls.connector(settings.protocol)).transpose()?;
         let upstream = |address: &UpstreamAddress| {
+            let with_name = |connector| {
+                let name = settings.tls.name_of(address);
+                name.map(|name| ConnectorTls { connector, name })
+            };
             let connector = Connector {
-                tls: tls.clone().filter(|_| address.is_tls()),
+                tls: tls.clone().filter(|_| address.is_tls()).map(with_name).transpose()?,
                 address: address.clone(),
                 timeout: settings.timeouts.connect,
+                protocol: settings.protocol,
             };
             let breaker = |settings| Mutex::new(Breaker::new(settings, Instant::now()));
-            Arc::new(Upstream {
-                host: address.host_header(),
+            Ok(Arc::new(Upstream {
+                host: match &settings.host {
+                    HostHeader::Client | HostHeader::Upstream => address.host_header(),
+                    HostHeader::Name(name) => Some(name.clone()),
+                },
                 name: UpstreamName(address.to_string().into()),
                 address: address.clone(),
                 pool: Pool::new(connector, &settings),
+                http2: match settings.protocol {
+                    Protocol::Http1 => None,
+                    Protocol::Http2 => Some(Http2Pool::new(settings.max_connections)),
+                },
                 in_flight: AtomicUsize::new(0),
                 breaker: settings.breaker.map(breaker),
                 tripped: AtomicBool::new(false),
-            })
+                health: Mutex::default(),
+                is_unhealthy: AtomicBool::new(false),
+            }))
         };
-        let all = settings.upstreams.iter().map(upstream).collect();
-        Ok(Self { settings, all, next: AtomicUsize::new(0) })
+        let all: Result<_, SettingsError> = settings.upstreams.iter().map(upstream).collect();
+        let (all, next, unhealthy) = (all?, AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(Self { settings, all, next, unhealthy })
     }
 
-    /// The upstream for a request: of those not tried yet whose breaker admits it, the one with the
-    /// fewest requests under way; round-robin among equals.
+    /// The upstream for a request: one of those not tried yet whose breaker admits it, and that is
+    /// healthy unless none is.
     pub(super) fn next(&self, tried: &mut Vec<usize>) -> Option<ActiveRequest> {
         loop {
-            let at = self.least_busy(tried)?;
+            let at = self.chosen(tried)?;
             let upstream = self.all.get(at)?;
             if self.all.len() > 1 {
                 tried.push(at);
@@ -92,7 +118,7 @@ impl Upstreams {
             if upstream.admits() {
                 upstream.in_flight.fetch_add(1, Ordering::Relaxed);
                 let upstream = Arc::clone(upstream);
-                return Some(ActiveRequest { upstream, ended: false });
+                return Some(ActiveRequest { upstream, ended: false, shared: None });
             }
             if self.all.len() == 1 {
                 return None;
@@ -100,17 +126,60 @@ impl Upstreams {
         }
     }
 
-    fn least_busy(&self, tried: &[usize]) -> Option<usize> {
+    fn chosen(&self, tried: &[usize]) -> Option<usize> {
         let count = self.all.len();
         if count == 1 {
             return Some(0);
         }
-        let first = self.next.fetch_add(1, Ordering::Relaxed);
-        let order = (0..count).map(|step| first.wrapping_add(step) % count);
-        let busy = |at: &usize| {
-            self.all.get(*at).map_or(usize::MAX, |one| one.in_flight.load(Ordering::Relaxed))
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let load = |at: usize| {
+            self.all.get(at).map_or(usize::MAX, |one| one.in_flight.load(Ordering::Relaxed))
         };
-        order.filter(|at| !tried.contains(at)).min_by_key(busy)
+        let chosen = |checks_count: bool| {
+            let is_out = |one: &Arc<Upstream>| checks_count && one.is_unhealthy();
+            let is_free = |at| !tried.contains(&at) && !self.all.get(at).is_some_and(is_out);
+            choose(self.settings.balance, count, turn, is_free, load)
+        };
+        match chosen(self.checks_count()) {
+            // The last healthy one has become unhealthy at this moment.
+            None if tried.is_empty() => chosen(false),
+            chosen => chosen,
+        }
+    }
+
+    /// Whether unhealthy upstreams get nothing. If none is healthy, the checks are not believed.
+    fn checks_count(&self) -> bool {
+        let unhealthy = self.unhealthy.load(Ordering::Relaxed);
+        unhealthy > 0 && unhealthy < self.all.len()
+    }
+
+    /// Checks all upstreams once, at the same time.
+    pub(super) async fn check_health(self: &Arc<Self>) -> Vec<CheckResult> {
+        let mut checks = JoinSet::new();
+        for at in 0..self.all.len() {
+            let upstreams = Arc::clone(self);
+            checks.spawn(async move { upstreams.check(at).await });
+        }
+        let mut results = Vec::new();
+        while let Some(checked) = checks.join_next().await {
+            results.extend(checked.ok().flatten());
+        }
+        results
+    }
+
+    async fn check(&self, at: usize) -> Option<CheckResult> {
+        let (upstream, check) = (self.all.get(at)?, self.settings.health.as_ref()?);
+        let asked = check.ask(upstream.pool.connector(), upstream.host.as_ref()).await;
+        match upstream.checked(asked, check) {
+            Some(true) => {
+                self.unhealthy.fetch_sub(1, Ordering::Relaxed);
+            }
+            Some(false) if self.unhealthy.fetch_add(1, Ordering::Relaxed) + 1 == self.all.len() => {
+                tracing::warn!(upstreams = ?self, "none of these is healthy: requests go to all");
+            }
+            Some(false) | None => {}
+        }
+        Some(CheckResult { upstream: upstream.address.clone(), failure: asked.err() })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -123,22 +192,27 @@ impl Upstreams {
 
     /// How long no upstream will be tried; nothing if one would be now.
     pub(super) fn closed_for(&self) -> Option<Duration> {
-        if self.all.iter().any(|one| !one.tripped.load(Ordering::Acquire)) {
+        let checks_count = self.checks_count();
+        let mut usable = self.all.iter().filter(|one| !(checks_count && one.is_unhealthy()));
+        if usable.clone().any(|one| !one.tripped.load(Ordering::Acquire)) {
             return None;
         }
         let now = Instant::now();
-        let times: Option<Vec<_>> =
-            self.all.iter().map(|one| one.breaker()?.closed_for(now)).collect();
-        times?.into_iter().min()
+        // Nothing as soon as one would be tried.
+        let wait = |one: &Arc<Upstream>| one.breaker()?.closed_for(now);
+        let first = wait(usable.next()?)?;
+        usable.try_fold(first, |least, one| Some(least.min(wait(one)?)))
     }
 
     pub(super) fn status(&self) -> Vec<UpstreamStatus> {
         let now = Instant::now();
         let status = |one: &Arc<Upstream>| {
-            let (connections, idle) = one.pool.count();
+            let (connections, idle) =
+                one.http2.as_ref().map_or_else(|| one.pool.count(), Http2Pool::count);
             UpstreamStatus {
                 upstream: one.address.clone(),
                 breaker: one.breaker().map_or(BreakerState::Closed, |breaker| breaker.state(now)),
+                is_healthy: !one.is_unhealthy(),
                 in_flight: one.in_flight.load(Ordering::Relaxed),
                 connections,
                 idle,
@@ -146,17 +220,6 @@ impl Upstreams {
         };
         self.all.iter().map(status).collect()
     }
-}
-
-/// TLS with the roots of the system and those of the file.
-fn tls_connector(settings: &ProxySettings) -> Result<TlsConnector, SettingsError> {
-    let mut roots = TrustRoots::system();
-    if let Some(path) = &settings.ca_file {
-        let added = roots.with_file(path);
-        roots = added.map_err(|why| SettingsError::Authorities(path.clone(), why))?;
-    }
-    let config = roots.client_config(b"http/1.1").map_err(SettingsError::Tls)?;
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 impl Upstream {
@@ -185,6 +248,26 @@ impl Upstream {
         changed.into_iter().for_each(|to| self.log_breaker(to));
     }
 
+    fn is_unhealthy(&self) -> bool {
+        self.is_unhealthy.load(Ordering::Relaxed)
+    }
+
+    /// Counts the result of a check. Returns whether it is healthy now, if that changed.
+    fn checked(&self, asked: Result<(), &'static str>, check: &HealthCheck) -> Option<bool> {
+        let upstream = &self.address;
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = health.record(asked.is_ok(), check);
+        drop(health);
+        changed.iter().for_each(|healthy| self.is_unhealthy.store(!healthy, Ordering::Relaxed));
+        match (changed, asked) {
+            (Some(_), Err(why)) => tracing::warn!(%upstream, why, "unhealthy"),
+            (Some(_), Ok(())) => tracing::info!(%upstream, "healthy again"),
+            (None, Err(why)) => tracing::debug!(%upstream, why, "a health check failed"),
+            (None, Ok(())) => {}
+        }
+        changed
+    }
+
     fn log_breaker(&self, to: BreakerState) {
         let upstream = &self.address;
         match to {
@@ -199,11 +282,18 @@ impl Upstream {
 pub(super) struct ActiveRequest {
     upstream: Arc<Upstream>,
     ended: bool,
+    // Its place on a connection that it shares.
+    shared: Option<Http2Guard>,
 }
 
 impl ActiveRequest {
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
+    }
+
+    /// It has a place on a connection that it shares, until its end.
+    pub(super) fn share(&mut self, guard: Http2Guard) {
+        self.shared = Some(guard);
     }
 
     pub(super) fn end(&mut self, end: RequestEnd) {

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use justonce_proxy::{ListenerSettings, ServerTls, TrustedProxies};
-use justonce_proxy::{Proxy, UpstreamAddress};
+use justonce_proxy::{Proxy, UpstreamAddress, UpstreamRoots};
 use rustls::pki_types::ServerName;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -223,7 +223,7 @@ async fn upstreams_are_reached_through_tls() {
     let address = format!("https://localhost:{}", upstream.address.port());
     let mut settings = proxy_settings([UpstreamAddress::parse(&address).unwrap()]);
     let stranger = Proxy::new(settings.clone()).unwrap();
-    settings.ca_file = Some(identity.certificate.path().to_owned());
+    settings.tls.roots = UpstreamRoots::SystemAnd(identity.certificate.path().to_owned());
     let trusting = Proxy::new(settings).unwrap();
     for _ in 0..3 {
         let response = trusting.send(post("/", "")).await;

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use justonce_proxy::{HostHeader, UpstreamAddress};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use crate::parts::{
-    Gateway, OK, Upstream, listener_settings, proxy_settings, read_answer, read_head, read_rest,
-    say, settings, shout,
+    Gateway, OK, Upstream, listener, listener_settings, proxy_settings, read_answer, read_head,
+    read_rest, say, settings, shout,
 };
 
 /// An upstream that tells which heads it got.
@@ -79,6 +80,30 @@ async fn an_upstream_can_have_its_own_name_and_a_base() {
             upstream.address
         )
     );
+}
+
+#[tokio::test]
+async fn h48_the_host_is_the_clients_the_upstreams_or_a_name() {
+    let (upstream, mut heads) = recorder().await;
+    let own = upstream.address.to_string();
+    for (host, expected) in [
+        (HostHeader::Client, "shop"),
+        (HostHeader::Upstream, own.as_str()),
+        (HostHeader::Name(HeaderValue::from_static("payments.internal")), "payments.internal"),
+    ] {
+        let mut settings = settings(upstream.address);
+        settings.host = host;
+        let gateway = Gateway::start(settings, listener_settings());
+        for request in [
+            "GET / HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n",
+            "GET http://shop/ HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n\r\n",
+        ] {
+            shout(gateway.address, request.as_bytes()).await;
+            let head = heads.recv().await.unwrap();
+            assert!(head.contains(&format!("\nhost: {expected}\n")), "{head}");
+            assert!(head.contains("\nx-forwarded-host: shop\n"), "{head}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -182,6 +207,29 @@ async fn other_protocols_pass_untouched() {
     read.read_to_end(&mut back).await.unwrap();
     sending.await.unwrap();
     assert!(back == bytes, "{} bytes came back", back.len());
+}
+
+#[tokio::test]
+async fn other_protocols_end_with_the_grace_period() {
+    let (upstream, listener) = (Upstream::start(switch).await, listener(listener_settings()));
+    let grace = Duration::from_millis(100);
+    let mut gateway = Gateway::serve(settings(upstream.address), listener, grace);
+    let mut client = gateway.connect().await;
+    let head = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+    say(&mut client, head).await;
+    let (head, mut early) = read_head(&mut client).await.unwrap();
+    assert!(head.starts_with("http/1.1 101"), "{head}");
+    while early.len() < 5 {
+        client.read_buf(&mut early).await.unwrap();
+    }
+    gateway.stop();
+    // It goes on until then.
+    say(&mut client, "more").await;
+    let mut more = [0; 4];
+    client.read_exact(&mut more).await.unwrap();
+    assert_eq!(&more, b"more");
+    assert_eq!(gateway.ended().await.dropped, 1);
+    assert_eq!(read_rest(&mut client).await, "");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use justonce_http::ResponseEffect;
-use justonce_proxy::{Proxy, ProxyBody, ProxyError, UpstreamAddress};
+use justonce_proxy::{Proxy, ProxyBody, ProxyError, UpstreamAddress, UpstreamRoots};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -222,7 +222,7 @@ async fn h40_a_tls_session_that_ended_while_idle_costs_nothing() {
     authority.write_all(made.cert.pem().as_bytes()).unwrap();
     let address = format!("https://localhost:{}", upstream.address.port());
     let mut settings = proxy_settings([UpstreamAddress::parse(&address).unwrap()]);
-    settings.ca_file = Some(authority.path().to_owned());
+    settings.tls.roots = UpstreamRoots::SystemAnd(authority.path().to_owned());
     let proxy = Proxy::new(settings).unwrap();
     for round in 1..=5 {
         answered(&proxy).await;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use justonce_http::ResponseEffect;
-use justonce_proxy::{BreakerState, Proxy, ProxyError};
+use justonce_proxy::{Balance, BreakerState, Proxy, ProxyError};
 use tokio::sync::mpsc;
 
 use crate::parts::{Dead, Upstream, answer_all, proxy_settings, read_head, settings, url};
@@ -151,4 +151,32 @@ async fn equal_upstreams_take_turns_and_busy_ones_rest() {
     assert_eq!(busy.connections(), 1);
     hanging.abort();
     drop(held);
+}
+
+#[tokio::test]
+async fn in_turn_means_in_turn_whatever_is_under_way() {
+    let (reached, mut seen) = mpsc::channel(1);
+    let busy = Upstream::start(move |mut stream| {
+        let reached = reached.clone();
+        async move {
+            read_head(&mut stream).await;
+            reached.send(stream).await.unwrap();
+        }
+    })
+    .await;
+    let other = Upstream::fine().await;
+    let mut settings = proxy_settings([busy.url(), other.url()]);
+    settings.balance = Balance::RoundRobin;
+    let proxy = Proxy::new(settings).unwrap();
+    let mut held = Vec::new();
+    let mut hanging = Vec::new();
+    for _ in 0..3 {
+        let one = proxy.clone();
+        hanging.push(tokio::spawn(async move { status(&one).await }));
+        held.push(seen.recv().await.unwrap());
+        assert_eq!(status(&proxy).await, StatusCode::OK);
+    }
+    assert_eq!((busy.connections(), other.connections()), (3, 1));
+    assert_eq!(proxy.status().iter().map(|one| one.in_flight).collect::<Vec<_>>(), [3, 0]);
+    hanging.iter().for_each(tokio::task::JoinHandle::abort);
 }

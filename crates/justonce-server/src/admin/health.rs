@@ -31,8 +31,19 @@ async fn readiness(admin: &AdminState, uri: &Uri, headers: &HeaderMap) -> Readin
         return not_ready("stopping".to_owned());
     }
     match admin.engine.store().ready().await {
-        Ok(()) => Readiness { is_ready: true, detail: "ready".to_owned() },
+        Ok(()) => Readiness { is_ready: true, detail: ready(admin, uri, headers) },
         Err(_) if !admin.is_operator(uri, headers) => not_ready("not ready".to_owned()),
         Err(error) => not_ready(format!("the store: {error}")),
     }
+}
+
+/// What operators are told of a gateway that is ready. It stays ready while its upstreams are away:
+/// duplicates are still answered.
+fn ready(admin: &AdminState, uri: &Uri, headers: &HeaderMap) -> String {
+    let upstreams = admin.upstreams.now();
+    let unhealthy = upstreams.unhealthy();
+    if unhealthy.is_empty() || !admin.is_operator(uri, headers) {
+        return "ready".to_owned();
+    }
+    format!("ready; no address is healthy of: {}", unhealthy.join(", "))
 }

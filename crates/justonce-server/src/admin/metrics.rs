@@ -9,8 +9,8 @@ use http::header::CONTENT_TYPE;
 use justonce::store::{BoundUse, Health, ListQuery, MAX_PAGE};
 use justonce::{Clock, Engine, StateName, StoreResult, SystemClock, Timestamp};
 
-use super::process;
 use super::server::AdminState;
+use super::{process, upstreams};
 use crate::metrics::STORE_WARNINGS;
 use crate::metrics::scraped::{
     BUILD_INFO, EXECUTING, Metric, STORE_BOUND_LIMIT, STORE_BOUND_USED, STORE_BYTES, STORE_DAMAGED,
@@ -26,6 +26,7 @@ pub(crate) async fn metrics(State(admin): State<Arc<AdminState>>) -> Response {
     text.metric(&BUILD_INFO, [(Some(("version", env!("CARGO_PKG_VERSION"))), 1.0)]);
     text.one(&EXECUTING, admin.engine.load().executing as f64);
     process::write(&mut text, admin.started);
+    upstreams::write(&mut text, &admin.upstreams.now());
     store(&mut text, &admin.engine).await;
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text.0).into_response()
 }
@@ -105,19 +106,34 @@ impl Text {
         self.metric(metric, [(None, value)]);
     }
 
-    /// A metric with its values, each with a label or without. No label here needs escaping.
+    /// A metric with its values, each with a label or without.
     fn metric<'a>(
         &mut self,
         metric: &Metric,
         values: impl IntoIterator<Item = (Option<(&'a str, &'a str)>, f64)>,
     ) {
+        let labels = |(label, of): (&str, &str)| format!("{label}=\"{of}\"");
+        let values = values.into_iter();
+        self.labelled(
+            metric,
+            values.map(|(label, value)| (label.map(labels).unwrap_or_default(), value)),
+        );
+    }
+
+    /// A metric with its values, each with its labels as they are written. No label here needs
+    /// escaping.
+    pub(super) fn labelled(
+        &mut self,
+        metric: &Metric,
+        values: impl IntoIterator<Item = (String, f64)>,
+    ) {
         let Metric { name, kind, help, .. } = metric;
         // Writing into memory cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (label, value) in values {
-            let _ = match label {
-                Some((label, of)) => writeln!(self.0, "{name}{{{label}=\"{of}\"}} {value}"),
-                None => writeln!(self.0, "{name} {value}"),
+        for (labels, value) in values {
+            let _ = match labels.as_str() {
+                "" => writeln!(self.0, "{name} {value}"),
+                labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
             };
         }
         self.0.push('\n');

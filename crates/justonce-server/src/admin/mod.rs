@@ -13,6 +13,7 @@ mod request;
 mod sagas;
 mod server;
 mod token;
+mod upstreams;
 
-pub(crate) use server::{Admin, AdminAddress, AdminTokens};
+pub(crate) use server::{Admin, AdminAddress, AdminParts, AdminTokens};
 pub(crate) use token::Token;

@@ -19,16 +19,28 @@ use tokio_util::sync::CancellationToken;
 use super::token::{Token, demand};
 use super::{backup, callback, health, keys, metrics, origin, problem, sagas};
 use crate::config::Secret;
+use crate::upstreams::Upstreams;
 
 /// The longest body of a request: an outcome of the largest size as Base64, and what goes with it.
 const MAX_REQUEST_BYTES: usize = 8 * 1024 * 1024;
+
+/// The parts of the gateway that the admin API shows and changes.
+pub(crate) struct AdminParts {
+    pub(crate) engine: Engine,
+    pub(crate) metrics: PrometheusHandle,
+    pub(crate) upstreams: Upstreams,
+    /// Cancelled when the gateway is told to stop: it is not ready any more.
+    pub(crate) stopping: CancellationToken,
+    /// What makes backups of the store; nothing if it is not the embedded one.
+    pub(crate) backups: Option<Backups>,
+}
 
 /// What the handlers share.
 pub(crate) struct AdminState {
     pub(crate) engine: Engine,
     pub(crate) metrics: PrometheusHandle,
+    pub(crate) upstreams: Upstreams,
     pub(crate) stopping: CancellationToken,
-    /// What makes backups of the store; nothing if it is not the embedded one.
     pub(crate) backups: Option<Backups>,
     token: Token,
     /// When the gateway started.
@@ -84,13 +96,7 @@ impl Admin {
     /// # Errors
     ///
     /// If the address cannot be bound, or would be reachable from elsewhere without a token.
-    pub(crate) fn bind(
-        to: &AdminAddress,
-        engine: Engine,
-        metrics: PrometheusHandle,
-        stopping: CancellationToken,
-        backups: Option<Backups>,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn bind(to: &AdminAddress, parts: AdminParts) -> anyhow::Result<Self> {
         anyhow::ensure!(
             to.address.ip().is_loopback() || to.token.is_some(),
             "the admin address {} is not loopback: set `admin_token` or `admin_token_file`",
@@ -105,8 +111,9 @@ impl Admin {
         };
         let token = tokens.operators.clone();
         let started = SystemClock::new().now();
-        let state = Arc::new(AdminState { engine, metrics, stopping, backups, token, started });
-        let router = router(&tokens).with_state(state);
+        let AdminParts { engine, metrics, upstreams, stopping, backups } = parts;
+        let state = AdminState { engine, metrics, upstreams, stopping, backups, token, started };
+        let router = router(&tokens).with_state(Arc::new(state));
         Ok(Self { listener, router, tokens })
     }
 

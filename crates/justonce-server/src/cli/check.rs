@@ -19,6 +19,7 @@ use crate::config::{
     StoreUrl,
 };
 use crate::stores::{self, with_causes};
+use crate::upstreams;
 
 /// How long a store may take to answer, beyond its own timeout.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -99,6 +100,7 @@ fn files(settings: &Settings) -> Vec<String> {
             found.push(unreadable(name, path, &error));
         }
     }
+    found.extend(upstreams::problems(settings));
     let authorities =
         [("upstream_tls.ca", &settings.upstream_ca), ("redis.ca", &settings.stores.redis.ca)];
     for (name, path) in authorities {

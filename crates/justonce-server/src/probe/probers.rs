@@ -14,6 +14,7 @@ use super::ask::RouteProbe;
 use crate::config::{ProbeSettings, RouteSettings, Settings};
 use crate::metrics::describe_probe;
 use crate::rules;
+use crate::upstreams::UpstreamSet;
 
 /// The probers of all routes that have one, by the names of the routes.
 #[derive(Default)]
@@ -25,13 +26,15 @@ impl Probers {
     pub(crate) fn exchange(
         &self,
         engine: &Engine,
-        proxy: &Proxy,
+        upstreams: &UpstreamSet,
         settings: &Settings,
     ) -> anyhow::Result<()> {
         let mut probers = HashMap::new();
         for route in settings.all_routes() {
             if let (Some(probe), Some(_)) = (&route.probe, &route.key) {
                 describe_probe(&route.name);
+                // Where its requests go: another upstream would know nothing of them.
+                let proxy = upstreams.proxy(&route.upstream)?;
                 let prober = start(engine, proxy, route, probe, rules::rule(route)?)?;
                 probers.insert(route.name.clone(), prober);
             }

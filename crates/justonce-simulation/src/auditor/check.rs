@@ -1,7 +1,7 @@
 //! All rules, in their order.
 
 use super::view::{View, Violation};
-use super::{answers, ends, executions, owners};
+use super::{answers, ends, executions, owners, times};
 use crate::history::Event;
 use crate::plan::Plan;
 
@@ -9,10 +9,11 @@ use crate::plan::Plan;
 type Rule = fn(&View<'_>) -> Option<Violation>;
 
 /// The rules about one operation: the plainest first, since one defect breaks several.
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 18] = [
     executions::at_most_once,
     executions::nothing_after_an_outcome,
     executions::fences_grow,
+    executions::attempts_are_limited,
     answers::an_answer_tells_what_was_said,
     answers::another_request_gets_no_outcome,
     answers::one_outcome,
@@ -22,6 +23,9 @@ const RULES: [Rule; 14] = [
     owners::a_result_is_kept,
     owners::a_superseded_handler_is_dropped,
     executions::checkpoints_are_kept,
+    times::a_back_off_is_waited_for,
+    times::what_is_over_is_not_replayed,
+    times::who_waits_is_told,
     ends::what_is_unknown_is_listed,
     ends::an_operation_ends_soon,
 ];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use justonce_core::{Fence, OnLapsed};
+use justonce_core::{Fence, OnFailure, OnLapsed};
 
 use super::view::{View, Violation, fence_in};
 use crate::history::{Event, Said, What};
@@ -77,12 +77,27 @@ pub(crate) fn no_fence_twice(events: &[Event]) -> Option<Violation> {
     })
 }
 
+/// An operation is tried no more often than its policy allows.
+pub(crate) fn attempts_are_limited(view: &View<'_>) -> Option<Violation> {
+    let most = view.plan.policy.max_attempts()?.get();
+    let executions = view.executions();
+    let above = executions.iter().find(|execution| execution.attempt > most)?;
+    let why = format!(
+        "call {} started attempt {} with fence {}, and {most} are allowed",
+        above.of.call, above.attempt, above.fence
+    );
+    Some(view.violation("attempts are limited", why))
+}
+
 /// Under `resume` a takeover starts from what was saved last, or later.
 pub(crate) fn checkpoints_are_kept(view: &View<'_>) -> Option<Violation> {
     let executions = view.executions();
     // After the first attempt a release leaves nothing.
-    let released = |said: &Option<(usize, Said)>| {
-        matches!(said, Some((_, Said::NotExecuted | Said::Retryable(_) | Said::Unclassified(_))))
+    let releases = view.plan.policy.on_failure() == OnFailure::Release;
+    let released = |said: &Option<(usize, Said)>| match said {
+        Some((_, Said::NotExecuted)) => true,
+        Some((_, Said::Retryable(_) | Said::Unclassified(_))) => releases,
+        _ => false,
     };
     if view.plan.policy.on_lapsed() != OnLapsed::Resume
         || executions.iter().any(|execution| released(&execution.said))

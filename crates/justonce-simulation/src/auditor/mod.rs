@@ -10,6 +10,7 @@ mod executions;
 mod owners;
 #[cfg(test)]
 mod tests;
+mod times;
 mod view;
 
 pub(crate) use check::violation;

@@ -66,7 +66,7 @@ fn is_healthy(view: &View<'_>, execution: &Execution, until: usize) -> bool {
 
 /// Whether a process lived and reached the store from one place to another, and the clock did not
 /// jump forward.
-fn is_undisturbed(view: &View<'_>, process: usize, from: usize, to: usize) -> bool {
+pub(crate) fn is_undisturbed(view: &View<'_>, process: usize, from: usize, to: usize) -> bool {
     let disturbs = |what: &What| match what {
         What::Crashed { process: other } => *other == process,
         What::Partitioned { process: other, .. } => *other == process,
@@ -90,7 +90,7 @@ fn has_died(view: &View<'_>, process: usize, from: usize, to: usize) -> bool {
 }
 
 /// Whether the callers' runtime of a process stood still somewhere between two places.
-fn stands_still(view: &View<'_>, process: usize, from: usize, to: usize) -> bool {
+pub(crate) fn stands_still(view: &View<'_>, process: usize, from: usize, to: usize) -> bool {
     let stalled = |what: &What| match what {
         What::Stalled { process: other, stands } if *other == process => Some(*stands),
         _ => None,

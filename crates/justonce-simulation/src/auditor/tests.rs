@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use justonce_core::{Fence, OnLapsed, Policy, UnknownReason};
+use justonce_core::{Fence, OnLapsed, Policy, PolicyBuilder, UnknownReason};
 
 use super::view::{View, Violation};
-use super::{answers, ends, executions, owners};
+use super::{answers, ends, executions, owners, times};
 use crate::generate::LEASES_IN_CAP;
 use crate::history::{Answer, Event, Obeyed, Order, OrderKind, Said, Subject, What};
 use crate::plan::OperationPlan;
@@ -15,13 +15,15 @@ const LEASE_MS: u64 = 10_000;
 /// A history in the making.
 struct Story {
     on_lapsed: OnLapsed,
+    /// What else is special about the policy.
+    policy: fn(PolicyBuilder) -> PolicyBuilder,
     near_cache: bool,
     at: u64,
     events: Vec<Event>,
 }
 
 fn story(on_lapsed: OnLapsed) -> Story {
-    Story { on_lapsed, near_cache: false, at: 0, events: Vec::new() }
+    Story { on_lapsed, policy: |policy| policy, near_cache: false, at: 0, events: Vec::new() }
 }
 
 fn subject(call: usize) -> Subject {
@@ -98,9 +100,8 @@ impl Story {
         let policy = Policy::builder()
             .lease(lease)
             .lease_cap(lease * LEASES_IN_CAP)
-            .on_lapsed(self.on_lapsed)
-            .build()
-            .unwrap();
+            .on_lapsed(self.on_lapsed);
+        let policy = (self.policy)(policy).build().unwrap();
         let plan = OperationPlan { policy };
         let view =
             View { operation: 0, plan: &plan, near_cache: self.near_cache, events: &self.events };
@@ -118,6 +119,76 @@ fn a_handler_that_starts_twice_under_hold_is_found() {
         .add(What::Operator { order: order(0, 1, OrderKind::Release) })
         .started(1, 2);
     assert!(!released.breaks(executions::at_most_once));
+}
+
+#[test]
+fn an_unknown_operation_that_time_alone_freed_is_found() {
+    let later = |said| {
+        let policy: fn(PolicyBuilder) -> _ = |policy| policy.retention(Duration::from_secs(1));
+        let story = Story { policy, ..story(OnLapsed::Hold) };
+        let story = story.asked(0).started(0, 1).said(0, 1, said).later(60_000);
+        story.asked(1).started(1, 2).breaks(executions::at_most_once)
+    };
+    assert!(!later(Said::Ok(done(0, 1))), "its retention is over");
+    for said in [Said::Unknown, Said::Panicked, Said::Unclassified(String::new())] {
+        assert!(later(said.clone()), "{said:?} has no retention");
+    }
+}
+
+#[test]
+fn more_attempts_than_are_allowed_are_found() {
+    let attempt = |attempt| {
+        let (of, fence) = (subject(0), Fence::new(1));
+        let started = What::Started { of, fence, attempt, checkpoint: 0 };
+        story(OnLapsed::Rerun).asked(0).add(started).breaks(executions::attempts_are_limited)
+    };
+    assert!(!attempt(10));
+    assert!(attempt(11));
+}
+
+#[test]
+fn a_retry_before_its_back_off_is_over_is_found() {
+    let retried = |after, jumps| {
+        let text = done(0, 1);
+        let story = story(OnLapsed::Rerun).asked(0).started(0, 1);
+        let story = story.said(0, 1, Said::Retryable(text.clone()));
+        let story = story.answered(0, Answer::Failed(text)).later(after);
+        let story = if jumps { story.add(What::Jumped { by: 500 }) } else { story };
+        story.asked(1).started(1, 2).breaks(times::a_back_off_is_waited_for)
+    };
+    assert!(retried(99, false));
+    assert!(!retried(100, false));
+    assert!(!retried(99, true));
+}
+
+#[test]
+fn an_outcome_that_is_replayed_for_too_long_is_found() {
+    let replayed = |after, near_cache| {
+        let policy: fn(PolicyBuilder) -> _ = |policy| policy.retention(Duration::from_secs(1));
+        let story = Story { policy, near_cache, ..story(OnLapsed::Hold) };
+        let story = story.executed(0, 1).later(after).replayed(1, done(0, 1));
+        story.breaks(times::what_is_over_is_not_replayed)
+    };
+    assert!(!replayed(1_000, false));
+    assert!(replayed(1_001, false));
+    assert!(!replayed(1_001, true), "a near cache remembers it");
+    assert!(replayed(9_000, true), "but not for so long");
+}
+
+#[test]
+fn a_duplicate_that_is_not_told_is_found() {
+    let told = |after, disturbed: Option<What>| {
+        let policy: fn(PolicyBuilder) -> _ = |policy| policy.lease(Duration::from_secs(30));
+        let story = Story { policy, ..story(OnLapsed::Hold) };
+        let story = story.asked(1).executed(0, 1).later(after);
+        let story = disturbed.into_iter().fold(story, Story::add);
+        let story = story.answered(1, Answer::Replayed(done(0, 1)));
+        story.breaks(times::who_waits_is_told)
+    };
+    assert!(!told(24_000, None));
+    assert!(told(24_001, None));
+    assert!(!told(24_001, Some(What::Stalled { process: 1, stands: true })));
+    assert!(told(24_001, Some(What::Stalled { process: 0, stands: true })), "another process");
 }
 
 #[test]
@@ -153,6 +224,9 @@ fn a_checkpoint_that_is_lost_is_found() {
     };
     assert!(!saved(3).breaks(executions::checkpoints_are_kept));
     assert!(saved(2).breaks(executions::checkpoints_are_kept));
+    let failed = |said| saved(2).said(0, 1, said).breaks(executions::checkpoints_are_kept);
+    assert!(failed(Said::Retryable(done(0, 1))), "a failure keeps it");
+    assert!(!failed(Said::NotExecuted), "a release of the first attempt does not");
 }
 
 #[test]

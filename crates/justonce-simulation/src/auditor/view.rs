@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use justonce_core::Fence;
+use justonce_core::{Fence, OnLapsed};
 
 use crate::history::{Answer, Event, Order, OrderKind, Said, Subject, What};
 use crate::plan::OperationPlan;
@@ -39,6 +39,7 @@ pub(crate) struct Execution {
     pub(crate) fence: Fence,
     /// The place of its start in the history.
     pub(crate) start: usize,
+    pub(crate) attempt: u32,
     pub(crate) checkpoint: u32,
     /// What it said, and where.
     pub(crate) said: Option<(usize, Said)>,
@@ -93,10 +94,11 @@ impl<'a> View<'a> {
                 execution.of == *of && execution.fence == *fence
             };
             match &event.what {
-                What::Started { of, fence, checkpoint, .. } => found.push(Execution {
+                What::Started { of, fence, attempt, checkpoint } => found.push(Execution {
                     of: *of,
                     fence: *fence,
                     start: at,
+                    attempt: *attempt,
                     checkpoint: *checkpoint,
                     said: None,
                     cut: None,
@@ -215,9 +217,26 @@ impl<'a> View<'a> {
         let said = executions
             .iter()
             .filter(|execution| execution.fence == fence)
-            .filter_map(|execution| execution.said.as_ref().map(|(at, _)| *at));
+            .filter_map(|execution| execution.said.as_ref())
+            .filter(|(_, said)| self.begins_a_retention(said))
+            .map(|(at, _)| *at);
         let ordered = self.orders().filter(|(_, order)| order.fence == fence).map(|(at, _)| at);
         said.chain(ordered).min()
+    }
+
+    /// Whether what a handler said has a retention: what is unknown has none, nor has what is left
+    /// for others to take over.
+    fn begins_a_retention(&self, said: &Said) -> bool {
+        match said {
+            Said::Unknown | Said::Panicked => false,
+            Said::Unclassified(_) => self.plan.policy.on_lapsed() != OnLapsed::Hold,
+            Said::Ok(_) | Said::Retryable(_) | Said::Permanent(_) | Said::NotExecuted => true,
+        }
+    }
+
+    /// Whether the store's clock went as others do.
+    pub(crate) fn clock_is_steady(&self) -> bool {
+        !self.events.iter().any(|event| matches!(event.what, What::Jumped { .. }))
     }
 
     /// Whether an operator ordered the end of what a claim left, before a place.

@@ -1,5 +1,6 @@
 //! Backups of a store in use, checks, and stores that are restored from backups.
 
+mod bounded;
 mod checked;
 mod killed;
 mod lost;

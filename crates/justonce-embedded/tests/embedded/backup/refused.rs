@@ -91,9 +91,7 @@ async fn nothing_is_written_over() {
         let before = contents(occupied);
         let refused = restored(&backup, occupied).unwrap_err();
         assert!(matches!(refused, BackupError::Occupied { .. }), "{refused}");
-        let mut after = contents(occupied);
-        after.retain(|name, _| before.contains_key(name));
-        assert!(before == after, "{} was changed", occupied.display());
+        assert!(before == contents(occupied), "{} was changed", occupied.display());
     }
     std::fs::create_dir(&empty).unwrap();
     restored(&backup, &empty).unwrap();
@@ -139,4 +137,49 @@ async fn a_backup_from_the_future_shows_that_a_clock_is_wrong() {
     let made = Timestamp::from_millis(1_799_000_000_000);
     let restored = restore(&backup, &to, &options().taken_at(made), &mut |_| {}).unwrap();
     assert_eq!(restored.taken_at, made);
+}
+
+/// Two backups into one directory are begun before either has written anything, and the second is
+/// given up: as the gateway refuses it.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_backups_into_one_directory_one_is_refused_and_the_other_is_whole() {
+    let place = tempfile::tempdir().unwrap();
+    let (_, open) = Filled::new(&place.path().join("store")).await;
+    for exists in [false, true] {
+        let to = place.path().join(format!("backup-{exists}"));
+        if exists {
+            std::fs::create_dir(&to).unwrap();
+        }
+        let mut first = Unpacker::new(&to).unwrap();
+        let second = Unpacker::new(&to);
+        let mut stream = Vec::new();
+        open.backups().begin().await.unwrap().write_to(&mut stream, &mut |_| {}).unwrap();
+        let (half, rest) = stream.split_at(stream.len() / 2);
+        std::io::Write::write_all(&mut first, half).unwrap();
+        let (second, third) = (second.map(drop), Unpacker::new(&to).map(drop));
+        std::io::Write::write_all(&mut first, rest).unwrap();
+        first.finish().unwrap();
+        let report = check(&to, &mut |_| {}).unwrap();
+        assert!(report.is_good(), "a backup that was said to be whole: {report:?}");
+        for other in [second, third, Unpacker::new(&to).map(drop)] {
+            assert!(matches!(other, Err(BackupError::Occupied { .. })), "{other:?}");
+        }
+    }
+}
+
+/// Operators keep backups where they like: also in a folder `backup` in the store's directory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_called_backup_in_a_store_makes_no_backup_of_it() {
+    let place = tempfile::tempdir().unwrap();
+    let (store, backup) = (place.path().join("store"), place.path().join("store/backup"));
+    std::fs::create_dir_all(&backup).unwrap();
+    let (filled, open) = Filled::new(&store).await;
+    open.backup(&backup).await.unwrap();
+    drop(open);
+    let report = check(&store, &mut |_| {}).unwrap();
+    assert!(report.is_good() && report.taken_at.is_none(), "{report:?}");
+    filled.is_all_in(&EmbeddedStore::open(&store).unwrap(), "the store").await;
+    let refused = restored(&store, &place.path().join("to")).unwrap_err();
+    assert!(matches!(refused, BackupError::NotABackup { .. }), "{refused}");
+    assert!(check(&backup, &mut |_| {}).unwrap().is_good());
 }

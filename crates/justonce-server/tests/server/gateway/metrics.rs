@@ -19,7 +19,8 @@ const ROUTES: &str = "[defaults]\nlease = '1s'\n\
                       [route.probe]\nrequest = 'GET /payments?record={record}'\n\
                       happened = ['200 /status=paid']\n\
                       [[route]]\nmatch = 'POST /orders'\nname = 'a'\ncomplete = true\n\
-                      on_lapsed = 'rerun'\n";
+                      on_lapsed = 'rerun'\n\
+                      [upstreams.default.health]\npath = '/healthz'\ninterval = '1h'\n";
 
 fn scrape(gateway: &Gateway) -> String {
     Call::get(gateway.admin, "/metrics").text()
@@ -79,6 +80,7 @@ fn every_series_is_there_before_anything_happens() {
         r#"idempotency_store_operations_total{operation="begin",status="error"}"#,
         r#"idempotency_store_operations_total{operation="health",status="error"}"#,
         r#"justonce_reloads_total{result="refused"}"#,
+        r#"justonce_health_checks_total{upstream="default",result="failed"}"#,
         r#"justonce_worker_rounds_total{worker="prober",result="failed"}"#,
         "idempotency_store_up",
         "process_resident_memory_bytes",

@@ -20,3 +20,6 @@ mod stage;
 mod stores;
 mod traces;
 mod unknown;
+mod upstream_health;
+mod upstream_tls;
+mod upstreams;

@@ -149,7 +149,7 @@ fn a_renewed_certificate_is_served_and_a_broken_one_is_not_silent() {
 }
 
 #[test]
-fn changed_tokens_count_and_changed_authorities_are_said_to_need_a_restart() {
+fn changed_tokens_count_and_changed_authorities_of_stores_are_said_to_need_a_restart() {
     let (home, upstream) = (Home::new(), Upstream::new());
     let token = home.path().join("token");
     let authorities = home.path().join("ca.pem");
@@ -157,7 +157,7 @@ fn changed_tokens_count_and_changed_authorities_are_said_to_need_a_restart() {
     let pem = || rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap().cert.pem();
     std::fs::write(&authorities, pem()).unwrap();
     let more = format!(
-        "admin_token_file = '{}'\n[upstream_tls]\nca = '{}'\n",
+        "admin_token_file = '{}'\n[redis]\nca = '{}'\n",
         token.display(),
         authorities.display()
     );

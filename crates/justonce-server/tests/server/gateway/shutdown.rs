@@ -37,6 +37,53 @@ fn an_operation_whose_caller_has_left_finishes_too() {
 }
 
 #[test]
+fn with_a_drain_delay_readiness_falls_first_and_requests_go_on() {
+    let (_home, upstream, gateway) = started("drain_delay = '1h'\ngrace = '20s'");
+    let ready = || Call::get(gateway.admin, "/readyz").status();
+    upstream.serve();
+    assert_eq!(ready(), 200);
+    gateway.signal(Signal::SIGTERM);
+    until("503", ready, |status| *status == 503);
+    // Load balancers have not noticed yet: also new connections are served.
+    for number in 0..5 {
+        assert_eq!(pay(gateway.address, &format!("k{number}"), BODY).status(), 201);
+    }
+    gateway.log_line("requests are still taken");
+    // A second signal ends the delay.
+    let address = gateway.address;
+    gateway.signal(Signal::SIGTERM);
+    assert!(gateway.wait().success());
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_drain_delay_ends_by_itself() {
+    let (_home, upstream, gateway) = started("drain_delay = '100ms'");
+    upstream.serve();
+    assert_eq!(pay(gateway.address, "k", BODY).status(), 201);
+    gateway.signal(Signal::SIGTERM);
+    assert!(gateway.wait().success());
+}
+
+#[test]
+fn a_websocket_holds_the_end_no_longer_than_the_grace_period() {
+    let (_home, upstream, gateway) = started("grace = '300ms'");
+    let mut client = Call::connect(gateway.address);
+    client.write(b"GET /ws HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
+    let mut server = upstream.accept();
+    server.read();
+    server
+        .write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
+    assert_eq!(client.answer().status(), 101);
+    gateway.signal(Signal::SIGTERM);
+    gateway.log_line("stopping");
+    server.write(b"still there");
+    assert_eq!(client.some(11), b"still there");
+    assert!(gateway.wait().success());
+    assert!(client.try_answer().is_none() && server.try_read().is_none());
+}
+
+#[test]
 fn what_does_not_finish_in_time_is_handed_over() {
     let (home, upstream, gateway) = started("grace = '300ms'\n[defaults]\nlease = '1s'");
     let _call = Call::pay(gateway.address, "k", BODY);
