@@ -1,7 +1,8 @@
 //! An upstream in plain words, for `justonce check`.
 
 use super::settings::{
-    Balance, HealthSettings, RouteSettings, Settings, UpstreamHost, UpstreamSettings, UpstreamTls,
+    Balance, HealthSettings, Protocol, RouteSettings, Settings, UpstreamHost, UpstreamSettings,
+    UpstreamTls,
 };
 use super::words::{duration, list};
 
@@ -22,13 +23,16 @@ pub(super) fn said(
     upstream: &UpstreamSettings,
     settings: &Settings,
 ) -> Option<(String, Vec<String>)> {
-    let UpstreamSettings { name, urls, balance, host, tls, health } = upstream;
+    let UpstreamSettings { name, urls, balance, protocol, host, tls, health } = upstream;
     // What holds anyway is not told of the default one.
     let is_told = |is_plain: bool| name != DEFAULT || !is_plain;
     let has_tls = urls.iter().any(|url| url.starts_with("https:"));
     let mut said = Vec::new();
     if urls.len() > 1 && is_told(*balance == Balance::LeastLoaded) {
         said.push(format!("Choice: {}", balance_words(*balance)));
+    }
+    if *protocol == Protocol::Http2 {
+        said.push("Protocol: HTTP/2; no other protocol can be switched to.".to_owned());
     }
     if is_told(*host == UpstreamHost::Client) {
         said.push(format!("Host: {}", host_words(host)));

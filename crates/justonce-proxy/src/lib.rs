@@ -50,7 +50,7 @@ pub use listener::{
 };
 pub use upstream::{
     AddressError, Balance, BreakerSettings, BreakerState, CheckResult, ClientCertificate,
-    HealthCheck, HostHeader, MAX_RESPONSE_HEADERS, Proxy, ProxyBody, ProxyBodyError, ProxyError,
-    ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError, UpstreamAddress, UpstreamRoots,
-    UpstreamStatus, UpstreamTls, add_forwarded, error_response, make_forwarded,
+    HealthCheck, HostHeader, MAX_RESPONSE_HEADERS, Protocol, Proxy, ProxyBody, ProxyBodyError,
+    ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError, UpstreamAddress,
+    UpstreamRoots, UpstreamStatus, UpstreamTls, add_forwarded, error_response, make_forwarded,
 };

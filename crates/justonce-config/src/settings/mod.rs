@@ -40,4 +40,6 @@ pub use tables::{Breaker, CompleterLimits, Limits, Log, LogFormat, Timeouts, Tls
 pub use template::{Fact, Template};
 pub use token::{AdminToken, Secret};
 pub(crate) use upstreams::UpstreamTable;
-pub use upstreams::{Balance, HealthSettings, UpstreamHost, UpstreamSettings, UpstreamTls};
+pub use upstreams::{
+    Balance, HealthSettings, Protocol, UpstreamHost, UpstreamSettings, UpstreamTls,
+};

@@ -54,6 +54,10 @@ settings! {
         balance: Balance =
             choice(&[("least-loaded", Balance::LeastLoaded), ("round-robin", Balance::RoundRobin)]),
             default "least-loaded", example "round-robin", live;
+        /// What is spoken with it: `http1`, or `http2` with `https://` and in clear
+        /// ([more](http.md#http2-to-the-service)).
+        protocol: Protocol = choice(&[("http1", Protocol::Http1), ("http2", Protocol::Http2)]),
+            default "http1", example "http2", live;
         /// The `Host` of requests: the `client`'s, the `upstream`'s own as in its address, or a
         /// name ([more](http.md#what-the-service-receives)).
         host: UpstreamHost = custom(host), default "client", example "payments.internal", live;
@@ -106,6 +110,15 @@ pub enum Balance {
     RoundRobin,
 }
 
+/// What is spoken with an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
 /// The `Host` of requests to an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamHost {
@@ -126,6 +139,8 @@ pub struct UpstreamSettings {
     pub urls: Vec<String>,
     /// Which of them gets a request.
     pub balance: Balance,
+    /// What is spoken with them.
+    pub protocol: Protocol,
     /// The `Host` of requests.
     pub host: UpstreamHost,
     /// TLS to those with `https`.
@@ -194,6 +209,7 @@ impl Upstreams {
                 name: name.to_owned(),
                 urls: urls?.value.clone(),
                 balance: table.base.balance.as_ref()?.value,
+                protocol: table.base.protocol.as_ref()?.value,
                 host: table.base.host.as_ref()?.value.clone(),
                 tls: tls?,
                 health: HealthSettings::of(table.health.clone()),

@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use super::address::UpstreamAddress;
 use super::request_body::RequestBody;
-use super::settings::MAX_RESPONSE_HEADERS;
+use super::settings::{MAX_RESPONSE_HEADERS, Protocol};
 use super::stream::{Stream, StreamState};
 use crate::timer::LazyTimer;
 
@@ -124,6 +124,7 @@ pub(super) struct Connector {
     pub(super) address: UpstreamAddress,
     pub(super) tls: Option<ConnectorTls>,
     pub(super) timeout: Duration,
+    pub(super) protocol: Protocol,
 }
 
 /// How a connection gets TLS.
@@ -178,6 +179,11 @@ impl Connector {
         let Some(tls) = &self.tls else { return Ok(Stream::plain(tcp)) };
         let tls = tls.connector.connect(tls.name.clone(), tcp).await;
         let failed = "the TLS handshake with the upstream failed";
-        tls.map(Stream::tls).map_err(|why| (failed, Some(why)))
+        let stream = tls.map_err(|why| (failed, Some(why)))?;
+        let agreed = stream.get_ref().1.alpn_protocol();
+        if self.protocol == Protocol::Http2 && agreed != Some(Protocol::Http2.alpn()) {
+            return Err(("the upstream does not offer HTTP/2", None));
+        }
+        Ok(Stream::tls(stream))
     }
 }

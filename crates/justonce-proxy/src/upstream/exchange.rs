@@ -17,16 +17,19 @@ use tokio::time::Instant;
 use super::breaker::RequestEnd;
 use super::connection::Connection;
 use super::error::{ProxyError, error_response};
-use super::headers;
 use super::request_body::{RequestBody, SendProgress};
 use super::response_body::ProxyBody;
 use super::settings::{HostHeader, ResponseTimeout};
+use super::stream::StreamState;
 use super::upgrade::{self, ClientUpgrade};
 use super::upstreams::{ActiveRequest, PooledConnection, Upstream, Upstreams};
+use super::{headers, http2};
 use crate::informational::InformationalSender;
+use crate::timer::LazyTimer;
 
 const NO_UPSTREAM: &str = "the circuit breakers of all upstreams are open";
 const REFUSED: &str = "the upstream refused the gateway's certificate, or that there is none";
+const NOT_PROCESSED: &str = "the upstream refused the request before it looked at it";
 const CLOSED: &str = "the upstream closed the connection before the request was sent";
 
 /// The result of a request at one upstream.
@@ -58,7 +61,8 @@ impl Phase {
 /// A response, and the connection that its body comes from.
 struct ConnectionResponse {
     response: Response<Incoming>,
-    connection: Box<Connection>,
+    // Nothing with HTTP/2: another task drives it.
+    connection: Option<Box<Connection>>,
     progress: Option<Arc<SendProgress>>,
 }
 
@@ -96,7 +100,11 @@ pub(super) async fn exchange(
     let mut tried = Vec::new();
     while let Some(mut active) = upstreams.next(&mut tried) {
         address(&settings.host, active.upstream(), requested.as_ref(), &mut request);
-        match attempt(active.upstream(), request, options).await {
+        let attempted = match active.upstream().http2.is_some() {
+            false => attempt(active.upstream(), request, options).await,
+            true => Box::pin(attempt_http2(&mut active, request, options)).await,
+        };
+        match attempted {
             Attempt::Response(response) => {
                 return responded(upstreams, active, response, options, client);
             }
@@ -192,6 +200,7 @@ async fn attempt(
         let progress = request.body().progress();
         match send(&mut connection, request, progress.as_deref(), options).await {
             Sent::Response(response) => {
+                let connection = Some(connection);
                 return Attempt::Response(ConnectionResponse { response, connection, progress });
             }
             Sent::Unsent(unsent) if fresh => return Attempt::NotReached(*unsent, CLOSED),
@@ -238,31 +247,40 @@ async fn send(
         if let Poll::Ready(result) = polled {
             return Poll::Ready(Some(result));
         }
-        stall.poll_expired(connection, progress, cx).map(|()| None)
+        stall.poll_expired(connection.timer(), progress, cx).map(|()| None)
     });
     match result.await {
         Some(Ok(response)) => Sent::Response(response),
         Some(Err(mut error)) => match error.take_message() {
             Some(unsent) => Sent::Unsent(Box::new(unsent)),
-            None => failed(&error.into_error(), progress, connection),
+            None => {
+                let seen = Seen { wrote: connection.wrote(), read: connection.has_read() };
+                failed(&error.into_error(), progress, seen)
+            }
         },
-        None if progress.is_some_and(SendProgress::is_starved) => {
-            Sent::Failed(ProxyError::RequestBroken, "the request body timed out")
-        }
-        None => Sent::Failed(ProxyError::TimedOut, "the upstream did not answer in time"),
+        None => timed_out(progress),
     }
 }
 
-fn failed(error: &hyper::Error, progress: Option<&SendProgress>, connection: &Connection) -> Sent {
+/// What the socket of an exchange has seen.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// Something of the exchange may have left this process.
+    wrote: bool,
+    /// The upstream has sent something, ever.
+    read: bool,
+}
+
+fn failed(error: &hyper::Error, progress: Option<&SendProgress>, seen: Seen) -> Sent {
     tracing::debug!(%error, source = ?std::error::Error::source(error), "an exchange failed");
     if progress.is_some_and(SendProgress::is_broken) {
         return Sent::Failed(ProxyError::RequestBroken, "the request's body broke off");
     }
-    if !connection.wrote() {
+    if !seen.wrote {
         // The first write failed.
         return Sent::Failed(ProxyError::NotReached, CLOSED);
     }
-    if !connection.has_read() && refused_our_certificate(error) {
+    if !seen.read && refused_our_certificate(error) {
         return Sent::Failed(ProxyError::NotReached, REFUSED);
     }
     if error.is_parse_too_large() {
@@ -293,11 +311,11 @@ impl StallTimer {
 
     fn poll_expired(
         &mut self,
-        connection: &mut Connection,
+        timer: &mut LazyTimer,
         progress: Option<&SendProgress>,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        while connection.timer().poll(cx, self.deadline).is_ready() {
+        while timer.poll(cx, self.deadline).is_ready() {
             let frames = progress.map_or(0, SendProgress::frames);
             if frames == self.frames {
                 return Poll::Ready(());
@@ -318,10 +336,13 @@ fn responded(
 ) -> Response<ProxyBody> {
     let settings = &upstreams.settings;
     let ConnectionResponse { mut response, mut connection, progress } = response;
-    connection.announce(headers::announced_idle_timeout(response.headers()));
+    if let Some(connection) = &mut connection {
+        connection.announce(headers::announced_idle_timeout(response.headers()));
+    }
     let status = response.status();
     if status == StatusCode::SWITCHING_PROTOCOLS {
-        let Some(client) = client.filter(|_| connection.has_ended()) else {
+        let ended = connection.filter(|connection| connection.has_ended());
+        let (Some(client), Some(connection)) = (client, ended) else {
             active.end(RequestEnd::Failed);
             let detail = "the upstream switched protocols unasked";
             return error_response(ProxyError::Failed, detail);
@@ -337,15 +358,96 @@ fn responded(
         response.extensions_mut().insert(Unframed);
     }
     headers::clean_response(&mut response, settings.via);
-    let pooled = match progress {
-        Some(progress) if !progress.is_finished() => {
+    let pooled = match (progress, connection) {
+        (Some(progress), Some(connection)) if !progress.is_finished() => {
             let upstream = Arc::clone(active.upstream());
             tokio::spawn(send_rest(upstream, connection, progress, options.read_timeout));
             PooledConnection::new(active, None)
         }
-        _ => PooledConnection::new(active, Some(connection)),
+        (_, connection) => PooledConnection::new(active, connection),
     };
     response.map(|incoming| ProxyBody::upstream(incoming, pooled, options.read_timeout))
+}
+
+/// Sends a request to an upstream that speaks HTTP/2: on a connection that is open, and, if that
+/// ends before it takes the request, on another one.
+async fn attempt_http2(
+    active: &mut ActiveRequest,
+    mut request: Request<RequestBody>,
+    options: RequestOptions,
+) -> Attempt {
+    let upstream = Arc::clone(active.upstream());
+    let Some(pool) = &upstream.http2 else { return Attempt::NotReached(request, CLOSED) };
+    let connector = upstream.pool.connector();
+    let mut is_again = false;
+    loop {
+        let slot = match pool.acquire(connector).await {
+            Ok(slot) => slot,
+            Err(why) => return Attempt::NotReached(request, why),
+        };
+        let progress = request.body().progress();
+        if !http2::to_http2(&mut request, connector.tls.is_some()) {
+            return Attempt::NotReached(request, "HTTP/2 has no form for this request");
+        }
+        match send_http2(slot.sender, &slot.state, request, progress.as_deref(), options).await {
+            Sent::Response(response) => {
+                active.share(slot.guard);
+                let connection = None;
+                return Attempt::Response(ConnectionResponse { response, connection, progress });
+            }
+            Sent::Unsent(mut unsent) => {
+                http2::from_http2(&mut *unsent);
+                if is_again {
+                    return Attempt::NotReached(*unsent, CLOSED);
+                }
+                (request, is_again) = (*unsent, true);
+            }
+            Sent::Failed(error, detail) => {
+                let is_sent = progress.is_none_or(|progress| progress.is_finished());
+                let phase = if is_sent { Phase::Waiting } else { Phase::Sending };
+                return Attempt::Failed(error, detail, phase);
+            }
+        }
+    }
+}
+
+async fn send_http2(
+    mut sender: http2::Sender,
+    state: &StreamState,
+    request: Request<RequestBody>,
+    progress: Option<&SendProgress>,
+    options: RequestOptions,
+) -> Sent {
+    let mut response = pin!(sender.try_send_request(request));
+    let mut stall = StallTimer::new(options.response_timeout);
+    let mut timer = LazyTimer::new();
+    let result = poll_fn(|cx| {
+        if let Poll::Ready(result) = response.as_mut().poll(cx) {
+            return Poll::Ready(Some(result));
+        }
+        stall.poll_expired(&mut timer, progress, cx).map(|()| None)
+    });
+    match result.await {
+        Some(Ok(response)) => Sent::Response(response),
+        Some(Err(mut error)) => match error.take_message() {
+            Some(unsent) => Sent::Unsent(Box::new(unsent)),
+            None => {
+                let error = error.into_error();
+                if http2::was_not_processed(&error) {
+                    return Sent::Failed(ProxyError::NotReached, NOT_PROCESSED);
+                }
+                failed(&error, progress, Seen { wrote: true, read: state.read() })
+            }
+        },
+        None => timed_out(progress),
+    }
+}
+
+fn timed_out(progress: Option<&SendProgress>) -> Sent {
+    if progress.is_some_and(SendProgress::is_starved) {
+        return Sent::Failed(ProxyError::RequestBroken, "the request body timed out");
+    }
+    Sent::Failed(ProxyError::TimedOut, "the upstream did not answer in time")
 }
 
 /// Sends the rest of a body whose response has already begun. A client that reads the response only
@@ -366,7 +468,7 @@ async fn send_rest(
             // From here on the reader of the response has the timeout.
             return Poll::Pending;
         }
-        stall.poll_expired(&mut connection, Some(&progress), cx).map(|()| false)
+        stall.poll_expired(connection.timer(), Some(&progress), cx).map(|()| false)
     });
     if ended.await {
         upstream.pool.give_back(connection);

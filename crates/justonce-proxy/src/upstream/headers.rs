@@ -131,7 +131,7 @@ fn host_in(uri: &Uri) -> Option<HeaderValue> {
 }
 
 /// Moves the host of a request from its URI, where it takes precedence, to `Host`.
-fn move_host(uri: &mut Uri, headers: &mut HeaderMap) {
+pub(super) fn move_host(uri: &mut Uri, headers: &mut HeaderMap) {
     if uri.authority().is_none() {
         return;
     }

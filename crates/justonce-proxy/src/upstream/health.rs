@@ -8,14 +8,17 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
-use http::{HeaderValue, Request, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Empty;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::time::timeout;
 
 use super::address::UpstreamAddress;
 use super::connection::Connector;
+use super::http2::to_http2;
+use super::settings::Protocol;
 
 const SLOW: &str = "it did not answer in time";
 const BROKEN: &str = "it closed the connection without an answer";
@@ -91,13 +94,33 @@ impl HealthCheck {
 /// The status that an upstream answers with.
 async fn status(
     connector: &Connector,
-    request: Request<Empty<Bytes>>,
+    mut request: Request<Empty<Bytes>>,
 ) -> Result<StatusCode, &'static str> {
     let stream = connector.open().await.map_err(|(what, _)| what)?;
-    let handshake = http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|_| BROKEN)?;
+    let io = TokioIo::new(stream);
+    match connector.protocol {
+        Protocol::Http1 => {
+            let (mut sender, connection) = http1::handshake(io).await.map_err(|_| BROKEN)?;
+            driven(connection, sender.send_request(request)).await
+        }
+        Protocol::Http2 => {
+            if !to_http2(&mut request, connector.tls.is_some()) {
+                return Err(NO_TARGET);
+            }
+            let handshake = http2::handshake(TokioExecutor::new(), io).await;
+            let (mut sender, connection) = handshake.map_err(|_| BROKEN)?;
+            driven(connection, sender.send_request(request)).await
+        }
+    }
+}
+
+/// The status of a response that comes on this connection.
+async fn driven(
+    connection: impl Future,
+    response: impl Future<Output = hyper::Result<Response<Incoming>>>,
+) -> Result<StatusCode, &'static str> {
     let mut connection = Some(Box::pin(connection));
-    let mut response = pin!(sender.send_request(request));
+    let mut response = pin!(response);
     let response = poll_fn(|cx| {
         if connection.as_mut().is_some_and(|connection| connection.as_mut().poll(cx).is_ready()) {
             // A request that waits in it would wait for ever.

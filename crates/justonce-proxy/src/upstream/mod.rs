@@ -11,6 +11,7 @@ mod error;
 mod exchange;
 mod headers;
 mod health;
+mod http2;
 mod pool;
 mod proxy;
 mod request_body;
@@ -31,7 +32,8 @@ pub use proxy::Proxy;
 pub use response_body::{ProxyBody, ProxyBodyError};
 pub use selection::Balance;
 pub use settings::{
-    HostHeader, MAX_RESPONSE_HEADERS, ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError,
+    HostHeader, MAX_RESPONSE_HEADERS, Protocol, ProxySettings, ProxyTimeouts, ResponseTimeout,
+    SettingsError,
 };
 pub use tls::{ClientCertificate, UpstreamRoots, UpstreamTls};
 pub use upstreams::UpstreamStatus;

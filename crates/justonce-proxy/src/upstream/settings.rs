@@ -63,6 +63,8 @@ pub struct ProxySettings {
     pub gateway_errors_count: bool,
     /// When the breaker of an upstream opens; never if there is none.
     pub breaker: Option<BreakerSettings>,
+    /// What is spoken with the upstreams.
+    pub protocol: Protocol,
     /// How the upstreams are checked; not at all if there is nothing.
     pub health: Option<HealthCheck>,
     /// TLS to upstreams with `https`.
@@ -99,6 +101,7 @@ impl ProxySettings {
             via: false,
             gateway_errors_count: false,
             breaker: None,
+            protocol: Protocol::Http1,
             health: None,
             tls: UpstreamTls::default(),
         }
@@ -115,6 +118,27 @@ pub enum HostHeader {
     Upstream,
     /// This one.
     Name(HeaderValue),
+}
+
+/// What is spoken with upstreams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2: with TLS by ALPN, and in clear at once (prior knowledge). No other protocol can be
+    /// switched to.
+    Http2,
+}
+
+impl Protocol {
+    /// Its name for ALPN.
+    pub(super) const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http1 => b"http/1.1",
+            Self::Http2 => b"h2",
+        }
+    }
 }
 
 /// The response timeout of one request, as an extension of it.

@@ -8,7 +8,7 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 
 use super::address::UpstreamAddress;
-use super::settings::SettingsError;
+use super::settings::{Protocol, SettingsError};
 
 /// TLS to upstreams.
 ///
@@ -60,7 +60,7 @@ pub struct ClientCertificate {
 
 impl UpstreamTls {
     /// Reads the files.
-    pub(super) fn connector(&self) -> Result<TlsConnector, SettingsError> {
+    pub(super) fn connector(&self, protocol: Protocol) -> Result<TlsConnector, SettingsError> {
         let (roots, path) = match &self.roots {
             UpstreamRoots::System => (Ok(TrustRoots::system()), None),
             UpstreamRoots::SystemAnd(path) => (TrustRoots::system().with_file(path), Some(path)),
@@ -73,7 +73,8 @@ impl UpstreamTls {
             read.map_err(|(path, why)| SettingsError::Identity(path, why))
         };
         let identity = self.certificate.as_ref().map(read).transpose()?;
-        let config = roots.client_config_as(b"http/1.1", identity).map_err(SettingsError::Tls)?;
+        let config =
+            roots.client_config_as(protocol.alpn(), identity).map_err(SettingsError::Tls)?;
         Ok(TlsConnector::from(Arc::new(config)))
     }
 

@@ -14,9 +14,10 @@ use super::address::UpstreamAddress;
 use super::breaker::{Breaker, BreakerState, RequestEnd};
 use super::connection::{Connection, Connector, ConnectorTls};
 use super::health::{CheckResult, Health, HealthCheck};
+use super::http2::{Http2Guard, Http2Pool};
 use super::pool::Pool;
 use super::selection::choose;
-use super::settings::{HostHeader, ProxySettings, SettingsError};
+use super::settings::{HostHeader, Protocol, ProxySettings, SettingsError};
 
 /// One upstream.
 pub(super) struct Upstream {
@@ -25,6 +26,8 @@ pub(super) struct Upstream {
     pub(super) name: UpstreamName,
     pub(super) host: Option<HeaderValue>,
     pub(super) pool: Pool,
+    /// The connections instead of the pool's, if HTTP/2 is spoken.
+    pub(super) http2: Option<Http2Pool>,
     in_flight: AtomicUsize,
     breaker: Option<Mutex<Breaker>>,
     // Whether the breaker is not closed: its lock is not taken while it is closed.
@@ -66,7 +69,7 @@ impl Upstreams {
             return Err(SettingsError::NoUpstream);
         }
         let needs_tls = settings.upstreams.iter().any(UpstreamAddress::is_tls);
-        let tls = needs_tls.then(|| settings.tls.connector()).transpose()?;
+        let tls = needs_tls.then(|| settings.tls.connector(settings.protocol)).transpose()?;
         let upstream = |address: &UpstreamAddress| {
             let with_name = |connector| {
                 let name = settings.tls.name_of(address);
@@ -76,6 +79,7 @@ impl Upstreams {
                 tls: tls.clone().filter(|_| address.is_tls()).map(with_name).transpose()?,
                 address: address.clone(),
                 timeout: settings.timeouts.connect,
+                protocol: settings.protocol,
             };
             let breaker = |settings| Mutex::new(Breaker::new(settings, Instant::now()));
             Ok(Arc::new(Upstream {
@@ -86,6 +90,10 @@ impl Upstreams {
                 name: UpstreamName(address.to_string().into()),
                 address: address.clone(),
                 pool: Pool::new(connector, &settings),
+                http2: match settings.protocol {
+                    Protocol::Http1 => None,
+                    Protocol::Http2 => Some(Http2Pool::new(settings.max_connections)),
+                },
                 in_flight: AtomicUsize::new(0),
                 breaker: settings.breaker.map(breaker),
                 tripped: AtomicBool::new(false),
@@ -110,7 +118,7 @@ impl Upstreams {
             if upstream.admits() {
                 upstream.in_flight.fetch_add(1, Ordering::Relaxed);
                 let upstream = Arc::clone(upstream);
-                return Some(ActiveRequest { upstream, ended: false });
+                return Some(ActiveRequest { upstream, ended: false, shared: None });
             }
             if self.all.len() == 1 {
                 return None;
@@ -199,7 +207,8 @@ impl Upstreams {
     pub(super) fn status(&self) -> Vec<UpstreamStatus> {
         let now = Instant::now();
         let status = |one: &Arc<Upstream>| {
-            let (connections, idle) = one.pool.count();
+            let (connections, idle) =
+                one.http2.as_ref().map_or_else(|| one.pool.count(), Http2Pool::count);
             UpstreamStatus {
                 upstream: one.address.clone(),
                 breaker: one.breaker().map_or(BreakerState::Closed, |breaker| breaker.state(now)),
@@ -273,11 +282,18 @@ impl Upstream {
 pub(super) struct ActiveRequest {
     upstream: Arc<Upstream>,
     ended: bool,
+    // Its place on a connection that it shares.
+    shared: Option<Http2Guard>,
 }
 
 impl ActiveRequest {
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
+    }
+
+    /// It has a place on a connection that it shares, until its end.
+    pub(super) fn share(&mut self, guard: Http2Guard) {
+        self.shared = Some(guard);
     }
 
     pub(super) fn end(&mut self, end: RequestEnd) {

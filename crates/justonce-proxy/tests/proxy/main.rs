@@ -14,6 +14,7 @@ mod listener_smuggling;
 mod parts;
 mod upstream_answers;
 mod upstream_health;
+mod upstream_http2;
 mod upstream_outcomes;
 mod upstream_pass;
 mod upstream_pool;

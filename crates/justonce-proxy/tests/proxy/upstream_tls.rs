@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use justonce_http::ResponseEffect;
 use justonce_proxy::{
-    ClientCertificate, HealthCheck, Proxy, ProxyError, ProxySettings, SettingsError,
+    ClientCertificate, HealthCheck, Protocol, Proxy, ProxyError, ProxySettings, SettingsError,
     UpstreamAddress, UpstreamRoots, UpstreamTls,
 };
 use rcgen::{CertifiedKey, KeyPair};
@@ -42,6 +42,10 @@ fn key(made: &Made) -> NamedTempFile {
     file(&made.signing_key.serialize_pem())
 }
 
+fn private(made: &Made) -> PrivateKeyDer<'static> {
+    PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()))
+}
+
 /// A server that shows a certificate, and asks for this one if there is one.
 struct Secure {
     upstream: Upstream,
@@ -67,10 +71,7 @@ impl Secure {
                 builder.with_client_cert_verifier(verifier.build().unwrap())
             }
         };
-        let private = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
-        let config = builder
-            .with_single_cert(vec![own.cert.der().clone()], PrivateKeyDer::Pkcs8(private))
-            .unwrap();
+        let config = builder.with_single_cert(vec![own.cert.der().clone()], private(own)).unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let (names, heads) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<Vec<_>>>::default());
         let (seen, read) = (Arc::clone(&names), Arc::clone(&heads));
@@ -186,4 +187,43 @@ async fn a_server_that_wants_a_certificate_executes_nothing_without_it() {
         Some(ClientCertificate { chain: chain.path().into(), key: other.path().into() });
     let refused = Proxy::new(settings).unwrap_err();
     assert!(matches!(&refused, SettingsError::Identity(path, _) if path == other.path()));
+}
+
+#[tokio::test]
+async fn http2_is_agreed_upon_or_nothing_is_sent() {
+    let own = make("localhost");
+    let authority = certificate(&own);
+    let plain = Secure::start(&own, None).await;
+    let mut settings = plain.settings("localhost", only(authority.path()));
+    settings.protocol = Protocol::Http2;
+    assert_eq!(pay(&Proxy::new(settings.clone()).unwrap()).await, NOT_REACHED);
+    assert_eq!(plain.heads(), 0);
+
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = builder.with_no_client_auth();
+    let mut config = builder.with_single_cert(vec![own.cert.der().clone()], private(&own)).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let upstream = Upstream::start(move |stream: TcpStream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let stream = acceptor.accept(stream).await.unwrap();
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((request, mut respond))) = connection.accept().await {
+                assert_eq!(request.uri().scheme_str(), Some("https"));
+                let mut body = respond.send_response(Response::new(()), false).unwrap();
+                body.send_data(Bytes::from_static(b"ok"), true).unwrap();
+            }
+        }
+    })
+    .await;
+    let address = format!("https://localhost:{}", upstream.address.port());
+    settings.upstreams = vec![UpstreamAddress::parse(&address).unwrap()];
+    let proxy = Proxy::new(settings).unwrap();
+    assert_eq!(pay(&proxy).await, PAID);
+    assert_eq!(pay(&proxy).await, PAID);
+    assert_eq!(upstream.connections(), 1);
 }

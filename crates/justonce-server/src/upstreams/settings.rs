@@ -1,8 +1,8 @@
 //! The settings of upstreams, as the proxy has them.
 
 use justonce_proxy::{
-    Balance, BreakerSettings, ClientCertificate, HealthCheck, HostHeader, Proxy, ProxySettings,
-    ProxyTimeouts, UpstreamAddress, UpstreamRoots, UpstreamTls,
+    Balance, BreakerSettings, ClientCertificate, HealthCheck, HostHeader, Protocol, Proxy,
+    ProxySettings, ProxyTimeouts, UpstreamAddress, UpstreamRoots, UpstreamTls,
 };
 
 use crate::config::{self, HealthSettings, Settings, StatusSet, UpstreamHost, UpstreamSettings};
@@ -47,6 +47,10 @@ impl Common {
         proxy.balance = match upstream.balance {
             config::Balance::LeastLoaded => Balance::LeastLoaded,
             config::Balance::RoundRobin => Balance::RoundRobin,
+        };
+        proxy.protocol = match upstream.protocol {
+            config::Protocol::Http1 => Protocol::Http1,
+            config::Protocol::Http2 => Protocol::Http2,
         };
         proxy.host = match &upstream.host {
             UpstreamHost::Client => HostHeader::Client,

@@ -1,9 +1,17 @@
 //! Several upstreams, and which of them a request goes to.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use nix::sys::signal::Signal;
 
 use crate::gateway::stage::BODY;
@@ -245,4 +253,46 @@ fn h48_the_host_is_a_setting_of_each_upstream() {
         );
         assert_eq!(other.answer().code(), "key-mismatch");
     }
+}
+
+/// Starts a service that speaks HTTP/2 in clear and nothing else, and says what it received.
+fn http2_service() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            listener.set_nonblocking(true).unwrap();
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let connection = http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), service_fn(repeat));
+                tokio::spawn(connection);
+            }
+        });
+    });
+    address
+}
+
+async fn repeat(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let said = format!("{} {:?}", request.uri(), request.headers().get("idempotency-attempt"));
+    Ok(Response::new(Full::new(Bytes::from(said))))
+}
+
+#[test]
+fn an_upstream_may_speak_http2() {
+    let address = http2_service();
+    let home = Home::new();
+    home.configure(address, "[upstreams.default]\nprotocol = 'http2'\nhealth.path = '/'\n");
+    let gateway = home.start();
+    let first = pay(gateway.address, "k", BODY);
+    assert_eq!(first.status(), 200);
+    assert_eq!(first.text(), "http://test/payments Some(\"1\")");
+    let again = pay(gateway.address, "k", BODY);
+    assert!(again.is_replay() && again.body == first.body);
+    assert_eq!(Call::ask(gateway.address, "/x").text(), "http://test/x None");
+    let metrics = || Call::get(gateway.admin, "/metrics").text();
+    let passed = "justonce_health_checks_total{upstream=\"default\",result=\"passed\"} 1\n";
+    until("a check", metrics, |text| text.contains(passed));
 }
