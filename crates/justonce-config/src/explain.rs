@@ -111,8 +111,7 @@ fn key_words(key: &KeySettings) -> String {
     } else {
         "optional: a request without it passes unprotected."
     };
-    let mut words = format!("{source}, {presence} It has {} to {} visible", key.min, key.max);
-    words.push_str(" characters");
+    let mut words = format!("{source}, {presence} It has {} to {} characters", key.min, key.max);
     match &key.format {
         KeyFormat::Any => {}
         KeyFormat::Uuid => words.push_str(" and must be a UUID"),
@@ -122,7 +121,9 @@ fn key_words(key: &KeySettings) -> String {
     }
     match (&key.source, key.syntax) {
         (KeySource::Header(_), KeySyntax::Strict) => words.push_str(", in quotes (RFC 9651)."),
-        (KeySource::Header(_), KeySyntax::Lenient) => words.push_str(", in quotes or bare."),
+        (KeySource::Header(_), KeySyntax::Lenient) => {
+            words.push_str(", in quotes, or bare without spaces.");
+        }
         _ => words.push('.'),
     }
     words

@@ -221,7 +221,7 @@ settings! {
         pub(crate) key_presence: KeyPresence = KeyPresence::Optional;
         /// How keys are written in headers. Default: [`KeySyntax::Lenient`].
         pub(crate) key_syntax: KeySyntax = KeySyntax::Lenient;
-        /// The form of keys. Default: 1 to 255 visible characters.
+        /// The form of keys. Default: 1 to 255 characters.
         pub(crate) key_format: KeyFormat = KeyFormat::default();
         /// How paths with `%2F`, a backslash or `%00` are handled. Default:
         /// [`PathEscapes::Refuse`].
