@@ -3,9 +3,9 @@
 use justonce_core::{AfterRetention, OnLapsed};
 
 use super::settings::{
-    BodyMode, Expected, JsonFields, KeyFormat, KeySettings, KeySource, KeySyntax, PathEscapes,
-    ProbeOutcome, ProbeRule, ResponseEffect, RouteSettings, ScopePart, Settings, StatusRule,
-    StoreUrl, WhenBusy, WhenStoreDown,
+    BodyMode, Cors, Expected, JsonFields, KeyFormat, KeySettings, KeySource, KeySyntax,
+    PathEscapes, ProbeOutcome, ProbeRule, ResponseEffect, RouteSettings, ScopePart, Settings,
+    StatusRule, StoreUrl, WhenBusy, WhenStoreDown,
 };
 use super::warnings::{REFRESHED, is_by_token};
 use super::words::{duration, header, headers, list, size, wrap};
@@ -75,7 +75,7 @@ fn explain_route(route: &RouteSettings, rest: &str) -> String {
         let text = "Not protected: requests pass through, with or without a key.";
         return format!("{head}\n{}", bullet(text));
     };
-    let said = [
+    let mut said = vec![
         format!("Key: {}", key_words(key)),
         format!("Scope: {}", scope_words(route)),
         format!("Same request: {}", fingerprint_words(route)),
@@ -87,6 +87,7 @@ fn explain_route(route: &RouteSettings, rest: &str) -> String {
         format!("Store down: {}", store_down_words(route)),
         format!("Limits: {}", limit_words(route)),
     ];
+    said.extend(route.cors.as_ref().map(|cors| format!("Web pages: {}", cors_words(cors))));
     let lines: Vec<String> = said.iter().map(|text| bullet(text)).collect();
     format!("{head}\n{}", lines.join("\n"))
 }
@@ -343,6 +344,25 @@ fn store_down_words(route: &RouteSettings) -> String {
         _ => "requests get 503, nothing is executed.",
     }
     .to_owned()
+}
+
+fn cors_words(cors: &Cors) -> String {
+    let whose = match cors.allowed_origins() {
+        None => "of all origins".to_owned(),
+        Some([one]) => format!("of {one}"),
+        Some(all) => format!("of {}", list(all)),
+    };
+    let credentials = if cors.allows_credentials() { ", also with cookies" } else { "" };
+    let preflights = if cors.answers_preflights() {
+        let more = match cors.allowed_headers() {
+            [] => String::new(),
+            names => format!(" They may send {} too.", headers(names)),
+        };
+        format!("The gateway answers their preflights.{more}")
+    } else {
+        "The upstream answers their preflights.".to_owned()
+    };
+    format!("those {whose} may read the responses{credentials}. {preflights}")
 }
 
 fn limit_words(route: &RouteSettings) -> String {

@@ -38,6 +38,7 @@
 mod body;
 mod caller;
 mod capture;
+mod cors;
 mod detach;
 mod effect;
 mod execute;
@@ -49,6 +50,7 @@ mod layer;
 mod meters;
 pub mod metrics;
 mod outcome;
+mod preflight;
 mod problem;
 mod protect;
 mod read;
@@ -63,6 +65,7 @@ mod well_known;
 
 pub use crate::metrics::describe_metrics;
 pub use body::{BoxError, RequestBody, ResponseBody};
+pub use cors::{Cors, Origin, OriginError, Preflights};
 pub use effect::{Cause, ResponseEffect, StatusRules, Unframed, UpstreamName};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]

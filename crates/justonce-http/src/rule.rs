@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::HeaderName;
 use justonce_core::{DEFAULT_WAIT, JsonPointer, OnLapsed, Operation, Policy};
 
+use crate::cors::Cors;
 use crate::effect::StatusRules;
 use crate::key::{KeyFormat, KeySource, KeySyntax};
 
@@ -255,6 +256,8 @@ settings! {
         max_stored_bytes: usize = DEFAULT_STORED_BYTES;
         /// The headers that are not stored with a request; `None` if requests are not stored.
         store_requests: Option<Vec<HeaderName>> = None;
+        /// Which web pages may read the responses; `None` if nothing is said about that.
+        cors: Option<Cors> = None;
     }
 }
 
@@ -298,6 +301,13 @@ impl Rule {
     #[must_use]
     pub fn store_requests(self, without: Vec<HeaderName>) -> Self {
         Self { store_requests: Some(without), ..self }
+    }
+
+    /// Sets which web pages may read the responses, the layer's own among them. Default: no CORS
+    /// headers are added.
+    #[must_use]
+    pub fn cors(self, cors: Cors) -> Self {
+        Self { cors: Some(cors), ..self }
     }
 
     pub(crate) fn with_timeout(&self, operation: Operation) -> Operation {

@@ -2,6 +2,7 @@
 
 mod address;
 mod complete;
+mod cors;
 mod fingerprint;
 mod gateway;
 mod key;
@@ -21,7 +22,7 @@ mod values;
 pub use gateway::Settings;
 pub(crate) use gateway::settings;
 pub use justonce_http::{
-    BodyMode, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes, ResponseEffect,
+    BodyMode, Cors, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes, ResponseEffect,
     ScopePart, WhenBusy, WhenStoreDown,
 };
 pub use key::{KeyFormat, KeySettings};

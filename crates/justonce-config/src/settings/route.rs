@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use http::HeaderName;
 use justonce_core::{MAX_BODY_BYTES, Policy};
-use justonce_http::{FingerprintRule, PathEscapes, Pattern, ScopePart, WhenBusy, WhenStoreDown};
+use justonce_http::{
+    Cors, FingerprintRule, PathEscapes, Pattern, ScopePart, WhenBusy, WhenStoreDown,
+};
 
 use super::complete::{self, CompleteLayer};
+use super::cors::{self, CorsLayer};
 use super::fingerprint::{self, FingerprintLayer};
 use super::key::{self, KeyLayer, KeySettings};
 use super::policy::{self, PolicyLayer};
@@ -37,6 +40,8 @@ tables! {
         group complete: CompleteLayer;
         /// How the upstream is asked what became of an unknown operation.
         table probe: ProbeLayer;
+        /// Which web pages of other origins may read the responses.
+        table cors: CorsLayer;
     }
 }
 
@@ -58,6 +63,8 @@ settings! {
         complete: Option<Vec<HeaderName>>,
         /// How the upstream is asked about unknown operations; nothing if it is not.
         probe: Option<ProbeSettings>,
+        /// Which web pages may read the responses; nothing if the gateway says nothing about that.
+        cors: Option<Cors>,
     } {
         /// What a request gets whose path has `%2F`, a backslash or `%00` in it: `refuse` is 400,
         /// `allow` takes it for a part of a name ([more](http.md#paths)).
@@ -151,13 +158,14 @@ pub(super) fn resolve(
     }
     let probe = probe::resolve(&table, policy.as_ref().map(Policy::lease_cap), report);
     let complete = complete::resolve(&table, report);
-    let RouteTable { mut route, fingerprint, complete: stored, .. } = table;
+    let RouteTable { mut route, fingerprint, complete: stored, cors, .. } = table;
+    let cors = cors::resolve(cors, report);
     route.response_timeout.get_or_insert_with(|| timeout.clone());
     if let Some(body) = &mut route.request_body {
         body.value = complete::longest_body(&stored, body.value);
     }
     let fingerprint = fingerprint::resolve(fingerprint)?;
-    RouteSettings::of(route, name, pattern, key, fingerprint, policy?, complete, probe)
+    RouteSettings::of(route, name, pattern, key, fingerprint, policy?, complete, probe, cors)
 }
 
 /// Callers may ask to wait as long as duplicates wait anyway.

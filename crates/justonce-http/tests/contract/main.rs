@@ -12,6 +12,7 @@ mod support;
 
 mod circuit_breaker;
 mod concurrency;
+mod cors;
 mod disconnects;
 mod docs;
 mod errors;

@@ -28,6 +28,7 @@
 
 mod away;
 mod concurrency;
+mod cors;
 mod errors;
 mod every;
 mod execution;
