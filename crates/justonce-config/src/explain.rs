@@ -86,6 +86,7 @@ fn explain_route(route: &RouteSettings, rest: &str) -> String {
         format!("Replays: {}", retention_words(route)),
         format!("Store down: {}", store_down_words(route)),
         format!("Limits: {}", limit_words(route)),
+        format!("Each caller: {}", caller_words(route)),
     ];
     said.extend(route.cors.as_ref().map(|cors| format!("Web pages: {}", cors_words(cors))));
     let lines: Vec<String> = said.iter().map(|text| bullet(text)).collect();
@@ -344,6 +345,34 @@ fn store_down_words(route: &RouteSettings) -> String {
         _ => "requests get 503, nothing is executed.",
     }
     .to_owned()
+}
+
+fn caller_words(route: &RouteSettings) -> String {
+    let Some(limits) = &route.per_caller else {
+        return "no limits; one caller can take all that there is.".to_owned();
+    };
+    let mut parts = Vec::new();
+    if let Some(rate) = limits.max_rate() {
+        parts.push(format!(
+            "begins up to {} new operations in {}, up to {} of them at once",
+            rate.operations(),
+            duration(rate.per()),
+            rate.max_burst()
+        ));
+    }
+    if let Some(count) = limits.max_concurrent() {
+        parts.push(format!("has up to {count} running at the same time"));
+    }
+    if let Some(bytes) = limits.max_stored_bytes() {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let retention = duration(route.policy.retention());
+        parts.push(format!("has up to {} stored by this gateway in {retention}", size(bytes)));
+    }
+    format!(
+        "{}. Over it 429 with Retry-After, and nothing is claimed. Replays are not limited. A \
+         caller that the scope does not identify is known by its address.",
+        list(&parts)
+    )
 }
 
 fn cors_words(cors: &Cors) -> String {

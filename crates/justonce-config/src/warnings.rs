@@ -49,6 +49,9 @@ pub fn warnings(settings: &Settings) -> Vec<Warning> {
         .into_iter()
         .map(|text| Warning { route: None, text: text.to_owned() })
         .collect();
+    for route in settings.all_routes() {
+        found.extend(takes_all_places(settings, route));
+    }
     for route in &settings.routes {
         let texts = of_route(route).into_iter();
         found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
@@ -123,6 +126,16 @@ fn gateway(settings: &Settings) -> Vec<&'static str> {
         texts.push("`admin` can be reached from other machines, and its token goes in cleartext");
     }
     texts
+}
+
+/// A limit that leaves one caller all that there is.
+fn takes_all_places(settings: &Settings, route: &RouteSettings) -> Option<Warning> {
+    let (own, all) = (route.per_caller?.max_concurrent()?, settings.limits.concurrent);
+    let text = format!(
+        "`per_caller.concurrent` of {own}: `limits.concurrent` is {all}, so one caller can still \
+         stop all others"
+    );
+    (own >= all).then(|| Warning { route: Some(route.name.clone()), text })
 }
 
 /// The first route that matches counts.

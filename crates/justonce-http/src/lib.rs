@@ -35,8 +35,10 @@
 //! If a caller disconnects, its operation continues, and the retry gets the outcome. If it is
 //! unknown whether an operation took effect, it is not executed again until that is resolved.
 
+mod begin;
 mod body;
 mod caller;
+mod caller_limits;
 mod capture;
 mod cors;
 mod detach;
@@ -47,6 +49,7 @@ mod fingerprint;
 pub mod headers;
 mod key;
 mod layer;
+mod limited;
 mod meters;
 pub mod metrics;
 mod outcome;
@@ -65,6 +68,7 @@ mod well_known;
 
 pub use crate::metrics::describe_metrics;
 pub use body::{BoxError, RequestBody, ResponseBody};
+pub use caller_limits::{CallerLimits, CallerUsage, DEFAULT_CALLERS, Rate};
 pub use cors::{Cors, Origin, OriginError, Preflights};
 pub use effect::{Cause, ResponseEffect, StatusRules, Unframed, UpstreamName};
 pub use extract::Idempotent;
@@ -72,6 +76,7 @@ pub use extract::Idempotent;
 pub use extract::NotProtected;
 pub use key::{BadKey, KeyFormat, KeyShape, KeySource, KeySyntax, parse_key};
 pub use layer::{Idempotency, IdempotencyBuilder};
+pub use limited::ClientAddress;
 pub use meters::metered;
 pub use outcome::outcome_of;
 pub use problem::{Instance, Problem, ProblemCode};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::HeaderName;
 use justonce_core::{DEFAULT_WAIT, JsonPointer, OnLapsed, Operation, Policy};
 
+use crate::caller_limits::CallerLimits;
 use crate::cors::Cors;
 use crate::effect::StatusRules;
 use crate::key::{KeyFormat, KeySource, KeySyntax};
@@ -256,6 +257,8 @@ settings! {
         max_stored_bytes: usize = DEFAULT_STORED_BYTES;
         /// The headers that are not stored with a request; `None` if requests are not stored.
         store_requests: Option<Vec<HeaderName>> = None;
+        /// What each caller may use; `None` if nothing is limited.
+        caller_limits: Option<CallerLimits> = None;
         /// Which web pages may read the responses; `None` if nothing is said about that.
         cors: Option<Cors> = None;
     }
@@ -301,6 +304,16 @@ impl Rule {
     #[must_use]
     pub fn store_requests(self, without: Vec<HeaderName>) -> Self {
         Self { store_requests: Some(without), ..self }
+    }
+
+    /// Sets what each caller may use. Default: no limits.
+    ///
+    /// A caller is what `scope` identifies. One that is not identified is known by its
+    /// [`ClientAddress`](crate::ClientAddress); without that extension of their requests, all of
+    /// them are one caller.
+    #[must_use]
+    pub fn caller_limits(self, limits: CallerLimits) -> Self {
+        Self { caller_limits: Some(limits).filter(|limits| !limits.is_none()), ..self }
     }
 
     /// Sets which web pages may read the responses, the layer's own among them. Default: no CORS

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
 use justonce::Engine;
-use justonce::http::{BoxError, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN};
+use justonce::http::{
+    BoxError, CallerUsage, ClientAddress, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN,
+};
 use tower::Service;
 
 use crate::completer::Completers;
@@ -17,7 +19,7 @@ use crate::config::Settings;
 use crate::probe::Probers;
 use crate::stack::{Stack, stack};
 use crate::upstream_problems::UpstreamProblems;
-use justonce_proxy::{Proxy, ProxyBody, add_forwarded};
+use justonce_proxy::{Client, Proxy, ProxyBody, add_forwarded};
 
 /// The service behind the listener. Cheap to clone; all clones share the routes.
 #[derive(Clone)]
@@ -27,6 +29,7 @@ pub(crate) struct Gateway {
     stack: Arc<ArcSwap<Stack>>,
     probers: Arc<Probers>,
     completers: Arc<Completers>,
+    usage: CallerUsage,
 }
 
 impl Gateway {
@@ -41,12 +44,13 @@ impl Gateway {
     /// Outside a tokio runtime, if a route has a probe or completes its operations.
     pub(crate) fn new(engine: Engine, proxy: Proxy, settings: &Settings) -> anyhow::Result<Self> {
         let probers = Arc::new(Probers::default());
-        let stack = stack(&engine, &proxy, Arc::<Probers>::clone(&probers), settings)?;
+        let usage = CallerUsage::default();
+        let stack = stack(&engine, &proxy, Arc::<Probers>::clone(&probers), &usage, settings)?;
         probers.exchange(&engine, &proxy, settings)?;
         let stack = Arc::new(ArcSwap::from_pointee(stack));
         let completers = Arc::<Completers>::default();
         completers.exchange(&engine, &stack, settings)?;
-        Ok(Self { engine, proxy, stack, probers, completers })
+        Ok(Self { engine, proxy, stack, probers, completers, usage })
     }
 
     /// Replaces the routes. Requests in flight keep those they began with.
@@ -56,7 +60,7 @@ impl Gateway {
     /// If a setting cannot be made a rule; the old routes stay in force.
     pub(crate) fn change_routes(&self, settings: &Settings) -> anyhow::Result<()> {
         let met_unknown = Arc::<Probers>::clone(&self.probers);
-        let stack = stack(&self.engine, &self.proxy, met_unknown, settings)?;
+        let stack = stack(&self.engine, &self.proxy, met_unknown, &self.usage, settings)?;
         self.probers.exchange(&self.engine, &self.proxy, settings)?;
         self.stack.store(Arc::new(stack));
         self.completers.exchange(&self.engine, &self.stack, settings)
@@ -90,6 +94,10 @@ where
         // Requests that are never protected may be upgrades; the proxy changes their heads.
         let is_ours = parts.uri.path().starts_with(WELL_KNOWN);
         if is_ours || !(parts.method.is_safe() || parts.method == Method::CONNECT) {
+            if let Some(client) = parts.extensions.get::<Client>() {
+                let address = ClientAddress(client.address().ip());
+                parts.extensions.insert(address);
+            }
             add_forwarded(&mut parts);
         }
         // Every part of the stack is always ready.

@@ -10,6 +10,7 @@
 
 mod support;
 
+mod caller_limits;
 mod circuit_breaker;
 mod concurrency;
 mod cors;

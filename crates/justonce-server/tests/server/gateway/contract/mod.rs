@@ -27,6 +27,7 @@
 #![warn(dead_code)]
 
 mod away;
+mod caller_limits;
 mod concurrency;
 mod cors;
 mod errors;
