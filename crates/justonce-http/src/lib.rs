@@ -35,9 +35,12 @@
 //! If a caller disconnects, its operation continues, and the retry gets the outcome. If it is
 //! unknown whether an operation took effect, it is not executed again until that is resolved.
 
+mod begin;
 mod body;
 mod caller;
+mod caller_limits;
 mod capture;
+mod cors;
 mod detach;
 mod effect;
 mod execute;
@@ -46,9 +49,11 @@ mod fingerprint;
 pub mod headers;
 mod key;
 mod layer;
+mod limited;
 mod meters;
 pub mod metrics;
 mod outcome;
+mod preflight;
 mod problem;
 mod protect;
 mod read;
@@ -63,12 +68,15 @@ mod well_known;
 
 pub use crate::metrics::describe_metrics;
 pub use body::{BoxError, RequestBody, ResponseBody};
+pub use caller_limits::{CallerLimits, CallerUsage, DEFAULT_CALLERS, Rate};
+pub use cors::{Cors, Origin, OriginError, Preflights};
 pub use effect::{Cause, ResponseEffect, StatusRules, Unframed, UpstreamName};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]
 pub use extract::NotProtected;
 pub use key::{BadKey, KeyFormat, KeyShape, KeySource, KeySyntax, parse_key};
 pub use layer::{Idempotency, IdempotencyBuilder};
+pub use limited::ClientAddress;
 pub use meters::metered;
 pub use outcome::outcome_of;
 pub use problem::{Instance, Problem, ProblemCode};

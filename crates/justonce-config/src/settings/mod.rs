@@ -2,9 +2,11 @@
 
 mod address;
 mod complete;
+mod cors;
 mod fingerprint;
 mod gateway;
 mod key;
+mod per_caller;
 mod policy;
 mod probe;
 mod route;
@@ -22,8 +24,8 @@ mod values;
 pub use gateway::Settings;
 pub(crate) use gateway::settings;
 pub use justonce_http::{
-    BodyMode, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes, ResponseEffect,
-    ScopePart, WhenBusy, WhenStoreDown,
+    BodyMode, CallerLimits, Cors, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes,
+    ResponseEffect, ScopePart, WhenBusy, WhenStoreDown,
 };
 pub use key::{KeyFormat, KeySettings};
 pub use probe::{Expected, ProbeHeader, ProbeOutcome, ProbeRequest, ProbeRule, ProbeSettings};
