@@ -1,5 +1,6 @@
 //! Starts everything, and stops it again.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -56,7 +57,7 @@ async fn perform(options: DemoOptions) -> Result<ExitCode> {
         passed = demo.play() => passed.map(Some),
     };
     let ended = match ended {
-        Ok(Some(passed)) if !demo.options.once => tokio::select! {
+        Ok(Some(passed)) if stays(&demo.options) => tokio::select! {
             biased;
             () = stop.wait() => Ok(Some(passed)),
             ended = demo.stay() => ended.map(|()| Some(passed)),
@@ -75,6 +76,19 @@ async fn perform(options: DemoOptions) -> Result<ExitCode> {
         }
     };
     killed.and(removed).map(|()| code)
+}
+
+/// Whether everything stays up after the table, for the reader to try. Without a terminal nobody
+/// would, and a job would never end.
+fn stays(options: &DemoOptions) -> bool {
+    if options.once {
+        return false;
+    }
+    let has_reader = std::io::stdout().is_terminal();
+    if !has_reader {
+        note("The output is no terminal, so the demo ends here. On one it stays up to be tried.");
+    }
+    has_reader
 }
 
 /// Everything that runs.

@@ -5,7 +5,8 @@ use clap::Args;
 /// The options of `justonce demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoOptions {
-    /// Exit after the table, with a failure if the verdict is one, instead of staying up.
+    /// Exit after the table, with a failure if the verdict is one, instead of staying up. Without a
+    /// terminal for the output it always does.
     #[arg(long)]
     pub once: bool,
     /// How many operations the client performs.

@@ -132,7 +132,8 @@ pub(crate) fn print_invitation(at: SocketAddr, ledger: &Path) {
     for amount in [500, 500, 700] {
         say(format_args!("  {}", curl(amount)));
     }
-    say(format_args!("\nThe ledger is {}. Ctrl-C stops everything.", ledger.display()));
+    say(format_args!("\nThe ledger is {}.", ledger.display()));
+    say("The gateway and the API stay up until you stop everything with Ctrl-C.");
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use justonce_core::{AfterRetention, OnLapsed};
 
 use super::explain_upstream::{forwards_to, of_route, said};
 use super::settings::{
-    AccessLog, AccessLogFormat, AccessLogTarget, BodyMode, Expected, JsonFields, KeyFormat,
+    AccessLog, AccessLogFormat, AccessLogTarget, BodyMode, Cors, Expected, JsonFields, KeyFormat,
     KeySettings, KeySource, KeySyntax, LoggedQuery, MadeTrace, PathEscapes, ProbeOutcome,
     ProbeRule, Proxies, ProxyHeader, ResponseEffect, RouteSettings, ScopePart, Settings,
     StatusRule, StoreUrl, WhenBusy, WhenStoreDown,
@@ -152,7 +152,7 @@ fn explain_route(route: &RouteSettings, rest: &str, settings: &Settings) -> Stri
         let text = "Not protected: requests pass through, with or without a key.";
         return format!("{head}\n{upstream}{}", bullet(text));
     };
-    let said = [
+    let mut said = vec![
         format!("Key: {}", key_words(key)),
         format!("Scope: {}", scope_words(route, &settings.proxies)),
         format!("Same request: {}", fingerprint_words(route)),
@@ -163,7 +163,9 @@ fn explain_route(route: &RouteSettings, rest: &str, settings: &Settings) -> Stri
         format!("Replays: {}", retention_words(route)),
         format!("Store down: {}", store_down_words(route)),
         format!("Limits: {}", limit_words(route)),
+        format!("Each caller: {}", caller_words(route)),
     ];
+    said.extend(route.cors.as_ref().map(|cors| format!("Web pages: {}", cors_words(cors))));
     let lines: Vec<String> = said.iter().map(|text| bullet(text)).collect();
     format!("{head}\n{upstream}{}", lines.join("\n"))
 }
@@ -188,8 +190,7 @@ fn key_words(key: &KeySettings) -> String {
     } else {
         "optional: a request without it passes unprotected."
     };
-    let mut words = format!("{source}, {presence} It has {} to {} visible", key.min, key.max);
-    words.push_str(" characters");
+    let mut words = format!("{source}, {presence} It has {} to {} characters", key.min, key.max);
     match &key.format {
         KeyFormat::Any => {}
         KeyFormat::Uuid => words.push_str(" and must be a UUID"),
@@ -199,7 +200,9 @@ fn key_words(key: &KeySettings) -> String {
     }
     match (&key.source, key.syntax) {
         (KeySource::Header(_), KeySyntax::Strict) => words.push_str(", in quotes (RFC 9651)."),
-        (KeySource::Header(_), KeySyntax::Lenient) => words.push_str(", in quotes or bare."),
+        (KeySource::Header(_), KeySyntax::Lenient) => {
+            words.push_str(", in quotes, or bare without spaces.");
+        }
         _ => words.push('.'),
     }
     words
@@ -428,6 +431,53 @@ fn store_down_words(route: &RouteSettings) -> String {
         _ => "requests get 503, nothing is executed.",
     }
     .to_owned()
+}
+
+fn caller_words(route: &RouteSettings) -> String {
+    let Some(limits) = &route.per_caller else {
+        return "no limits; one caller can take all that there is.".to_owned();
+    };
+    let mut parts = Vec::new();
+    if let Some(rate) = limits.max_rate() {
+        parts.push(format!(
+            "begins up to {} new operations in {}, up to {} of them at once",
+            rate.operations(),
+            duration(rate.per()),
+            rate.max_burst()
+        ));
+    }
+    if let Some(count) = limits.max_concurrent() {
+        parts.push(format!("has up to {count} running at the same time"));
+    }
+    if let Some(bytes) = limits.max_stored_bytes() {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let retention = duration(route.policy.retention());
+        parts.push(format!("has up to {} stored by this gateway in {retention}", size(bytes)));
+    }
+    format!(
+        "{}. Over it 429 with Retry-After, and nothing is claimed. Replays are not limited. A \
+         caller that the scope does not identify is known by its address.",
+        list(&parts)
+    )
+}
+
+fn cors_words(cors: &Cors) -> String {
+    let whose = match cors.allowed_origins() {
+        None => "of all origins".to_owned(),
+        Some([one]) => format!("of {one}"),
+        Some(all) => format!("of {}", list(all)),
+    };
+    let credentials = if cors.allows_credentials() { ", also with cookies" } else { "" };
+    let preflights = if cors.answers_preflights() {
+        let more = match cors.allowed_headers() {
+            [] => String::new(),
+            names => format!(" They may send {} too.", headers(names)),
+        };
+        format!("The gateway answers their preflights.{more}")
+    } else {
+        "The upstream answers their preflights.".to_owned()
+    };
+    format!("those {whose} may read the responses{credentials}. {preflights}")
 }
 
 fn limit_words(route: &RouteSettings) -> String {

@@ -52,6 +52,9 @@ pub fn warnings(settings: &Settings) -> Vec<Warning> {
         .collect();
     found.extend(unused(settings));
     for route in settings.all_routes() {
+        found.extend(takes_all_places(settings, route));
+    }
+    for route in settings.all_routes() {
         let texts = of_route(route).into_iter().chain(by_address(route, settings));
         found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
     }
@@ -159,6 +162,16 @@ fn unused(settings: &Settings) -> impl Iterator<Item = Warning> {
         route: None,
         text: format!("`upstreams.{}`: no route names it, so it gets no requests", upstream.name),
     })
+}
+
+/// A limit that leaves one caller all that there is.
+fn takes_all_places(settings: &Settings, route: &RouteSettings) -> Option<Warning> {
+    let (own, all) = (route.per_caller?.max_concurrent()?, settings.limits.concurrent);
+    let text = format!(
+        "`per_caller.concurrent` of {own}: `limits.concurrent` is {all}, so one caller can still \
+         stop all others"
+    );
+    (own >= all).then(|| Warning { route: Some(route.name.clone()), text })
 }
 
 /// The first route that matches counts.

@@ -13,7 +13,7 @@ use crate::hash;
 /// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 255;
 
-/// The caller's name for an operation: 1 to 255 visible ASCII characters.
+/// The caller's name for an operation: 1 to 255 printable ASCII characters, spaces among them.
 ///
 /// `Debug` shows a hash, never the key, so that keys do not end up in logs by accident.
 ///
@@ -37,7 +37,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// If it is empty, longer than [`MAX_KEY_BYTES`], or holds anything but visible ASCII.
+    /// If it is empty, longer than [`MAX_KEY_BYTES`], or holds anything but printable ASCII.
     pub fn client(text: impl AsRef<str>) -> Result<Self, KeyError> {
         let text = text.as_ref();
         if text.is_empty() {
@@ -46,8 +46,8 @@ impl Key {
         if text.len() > MAX_KEY_BYTES {
             return Err(KeyError::TooLong(text.len()));
         }
-        match text.char_indices().find(|(_, c)| !c.is_ascii_graphic()) {
-            Some((at, _)) => Err(KeyError::NotVisible(at)),
+        match text.char_indices().find(|(_, c)| !matches!(c, ' '..='~')) {
+            Some((at, _)) => Err(KeyError::NotPrintable(at)),
             None => Ok(Self(Arc::from(text))),
         }
     }
@@ -115,7 +115,7 @@ impl fmt::Debug for Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// The key is empty.
-    #[error("the key is empty: send 1 to 255 visible characters")]
+    #[error("the key is empty: send 1 to 255 printable characters")]
     Empty,
     /// The key has this many bytes, more than [`MAX_KEY_BYTES`].
     #[error(
@@ -123,12 +123,12 @@ pub enum KeyError {
         max = MAX_KEY_BYTES
     )]
     TooLong(usize),
-    /// The character at this byte is not visible ASCII.
+    /// The character at this byte is not printable ASCII.
     #[error(
-        "the key has a space, a control character or a non-ASCII character at byte {0}: send \
-             visible ASCII only"
+        "the key has a control character or a non-ASCII character at byte {0}: send printable \
+             ASCII only"
     )]
-    NotVisible(usize),
+    NotPrintable(usize),
 }
 
 #[cfg(test)]
@@ -138,9 +138,13 @@ mod tests {
     #[test]
     fn keys_are_checked() {
         assert_eq!(Key::client(""), Err(KeyError::Empty));
-        assert_eq!(Key::client("a b"), Err(KeyError::NotVisible(1)));
-        assert_eq!(Key::client("a\u{e9}"), Err(KeyError::NotVisible(1)));
-        assert_eq!(Key::client("a\n"), Err(KeyError::NotVisible(1)));
+        assert_eq!(Key::client("a\u{e9}"), Err(KeyError::NotPrintable(1)));
+        for control in ["a\n", "a\t", "a\u{7f}", "a\0"] {
+            assert_eq!(Key::client(control), Err(KeyError::NotPrintable(1)), "{control:?}");
+        }
+        for spaced in ["a b", " a", "a ", " "] {
+            assert_eq!(Key::client(spaced).unwrap().as_str(), spaced);
+        }
         assert_eq!(Key::client("x".repeat(256)), Err(KeyError::TooLong(256)));
         assert!(Key::client("x".repeat(255)).is_ok());
     }

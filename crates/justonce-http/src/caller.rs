@@ -54,6 +54,8 @@ pub(crate) struct Caller {
     host: [u8; 32],
     /// What stands for its cookies if it sends none.
     without_cookies: [u8; 32],
+    /// What its limits are counted under; nothing if it is not identified, or nothing is limited.
+    pub(crate) limited_as: Option<[u8; 32]>,
 }
 
 impl Caller {
@@ -143,48 +145,79 @@ impl Scopes {
 /// Builds the scope of a request: its route, method and caller.
 fn caller(rule: &Rule, route: &str, head: &RequestHead<'_>) -> Result<Caller, ScopeError> {
     let headers = head.headers;
-    let mut builder = Scope::builder().route(route).part("method", head.method.as_str());
-    let mut is_identified = false;
-    for (number, part) in rule.scope.iter().enumerate() {
-        // A missing value differs from an empty one, so callers without a credential share no scope
-        // with others. An empty value identifies no caller.
-        let mut secret = |builder: ScopeBuilder, kind: &str, credential: Option<Credential>| {
-            let Some(credential) = credential else { return builder };
-            is_identified |= !credential.is_blank;
-            builder.secret(format!("{kind}_{number}"), &credential.text)
-        };
-        builder = match part {
-            ScopePart::Principal(name) => {
-                secret(builder, "principal", credential(lines(headers, name)))
-            }
-            ScopePart::Caller => {
-                let authorization = credential(lines(headers, &AUTHORIZATION));
-                let is_enough = authorization.as_ref().is_some_and(|value| !value.is_blank);
-                let builder = secret(builder, "principal", authorization);
-                let api_key = || credential(lines(headers, &API_KEY));
-                if is_enough { builder } else { secret(builder, "api_key", api_key()) }
-            }
-            ScopePart::Cookie(name) => {
-                let values = cookies_named(headers, name).map(Cow::Borrowed);
-                secret(builder, "cookie", credential(values))
-            }
-            ScopePart::Address => {
-                let known = address(head).map(|text| Credential { text, is_blank: false });
-                secret(builder, "address", known)
-            }
-            ScopePart::Tenant(name) => match credential(lines(headers, name)) {
-                Some(value) => builder.tenant(value.text),
-                None => builder,
-            },
-        };
-    }
-    let scope = builder.build()?;
+    let builder = Scope::builder().route(route).part("method", head.method.as_str());
+    let parts = Parts::of(rule, head, builder);
+    let scope = parts.builder.build()?;
     let identifies = |part: &ScopePart| !matches!(part, ScopePart::Tenant(_));
-    let is_anonymous = !is_identified && rule.scope.iter().any(identifies);
+    let is_by_caller = rule.scope.iter().any(identifies);
+    let is_known = if is_by_caller { parts.is_identified } else { parts.has_tenant };
+    let limited_as = if is_known && rule.caller_limits.is_some() {
+        // With all methods together, so that another method is no way around a limit.
+        let of_all = Parts::of(rule, head, Scope::builder().route(route)).builder.build()?;
+        Some(*blake3::hash(of_all.as_str().as_bytes()).as_bytes())
+    } else {
+        None
+    };
     let fingerprints = FingerprintKey::of(&scope);
-    let host = hash_of(&fingerprints, "host", compared_host(headers).as_deref());
-    let without_cookies = hash_of(&fingerprints, "cookies", None);
-    Ok(Caller { fingerprints, scope, is_anonymous, host, without_cookies })
+    Ok(Caller {
+        host: hash_of(&fingerprints, "host", compared_host(headers).as_deref()),
+        without_cookies: hash_of(&fingerprints, "cookies", None),
+        fingerprints,
+        scope,
+        is_anonymous: is_by_caller && !parts.is_identified,
+        limited_as,
+    })
+}
+
+/// The parts of a scope that a request has.
+struct Parts {
+    builder: ScopeBuilder,
+    is_identified: bool,
+    has_tenant: bool,
+}
+
+impl Parts {
+    fn of(rule: &Rule, head: &RequestHead<'_>, mut builder: ScopeBuilder) -> Self {
+        let headers = head.headers;
+        let (mut is_identified, mut has_tenant) = (false, false);
+        for (number, part) in rule.scope.iter().enumerate() {
+            // A missing value differs from an empty one, so callers without a credential share no
+            // scope with others. An empty value identifies no caller.
+            let mut secret = |builder: ScopeBuilder, kind: &str, credential: Option<Credential>| {
+                let Some(credential) = credential else { return builder };
+                is_identified |= !credential.is_blank;
+                builder.secret(format!("{kind}_{number}"), &credential.text)
+            };
+            builder = match part {
+                ScopePart::Principal(name) => {
+                    secret(builder, "principal", credential(lines(headers, name)))
+                }
+                ScopePart::Caller => {
+                    let authorization = credential(lines(headers, &AUTHORIZATION));
+                    let is_enough = authorization.as_ref().is_some_and(|value| !value.is_blank);
+                    let builder = secret(builder, "principal", authorization);
+                    let api_key = || credential(lines(headers, &API_KEY));
+                    if is_enough { builder } else { secret(builder, "api_key", api_key()) }
+                }
+                ScopePart::Cookie(name) => {
+                    let values = cookies_named(headers, name).map(Cow::Borrowed);
+                    secret(builder, "cookie", credential(values))
+                }
+                ScopePart::Address => {
+                    let known = address(head).map(|text| Credential { text, is_blank: false });
+                    secret(builder, "address", known)
+                }
+                ScopePart::Tenant(name) => match credential(lines(headers, name)) {
+                    Some(value) => {
+                        has_tenant |= !value.is_blank;
+                        builder.tenant(value.text)
+                    }
+                    None => builder,
+                },
+            };
+        }
+        Self { builder, is_identified, has_tenant }
+    }
 }
 
 /// The address of the client, if it is known.

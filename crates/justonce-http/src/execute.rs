@@ -13,12 +13,14 @@ use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
+use crate::caller_limits::Admitted;
 use crate::capture::{BodyStart, Forwarder, PartialBody, read_start};
 use crate::detach::EarlyResponse;
 use crate::effect::{Cause, ResponseEffect, Unframed, UpstreamName};
 use crate::extract::Idempotent;
 use crate::headers::{ATTEMPT, FENCE, KEY, RECORD};
 use crate::key::written;
+use crate::limited::stored_bytes;
 use crate::meters::Disposition;
 use crate::outcome::{Captured, Filter, is_bodiless, outcome};
 use crate::problem::{Problem, ProblemCode};
@@ -38,8 +40,15 @@ pub(crate) struct Execution<S> {
     pub(crate) service: S,
     pub(crate) parts: request::Parts,
     pub(crate) body: WholeBody,
-    pub(crate) reservation: Reservation,
+    pub(crate) held: Held,
     pub(crate) notes: Notes,
+}
+
+/// What an operation holds until it has ended.
+pub(crate) struct Held {
+    pub(crate) _reservation: Reservation,
+    /// Its place among those of its caller, on a route with limits.
+    pub(crate) admitted: Option<Admitted>,
 }
 
 /// The response of the service.
@@ -65,11 +74,10 @@ impl<S> Execution<S> {
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         R: Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        let Self { shared, route, operation, service, parts, body, reservation, notes } = self;
+        let Self { shared, route, operation, service, parts, body, held, notes } = self;
         // Boxed: it is large, and moved a few times before the service gets it.
         let request = Box::new(Request::from_parts(parts, RequestBody::whole(body)));
         async move {
-            let _reservation = reservation;
             let start = Instant::now();
             let attempt = claim.attempt();
             if attempt > 1 {
@@ -82,6 +90,11 @@ impl<S> Execution<S> {
             let (ran, response) = shared.engine.execute_with(&operation, claim, handler).await;
             let (response, broken) = response.unzip();
             let disposition = Disposition::of(&ran);
+            if let Some(admitted) = &held.admitted {
+                admitted.add_stored(stored_bytes(&ran), route.rule.policy.retention());
+            }
+            // Before the caller knows: it may begin the next one at once.
+            drop(held);
             // Before the end of a stream is passed on.
             notes.answered(Some(&operation), disposition, attempt);
             let result = conclude(ran, response, &shared, &route);

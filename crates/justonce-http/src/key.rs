@@ -58,7 +58,7 @@ pub enum KeySyntax {
 /// ```
 /// use justonce_http::{KeyFormat, KeyShape};
 ///
-/// // The default: 1 to 255 visible characters.
+/// // The default: 1 to 255 characters.
 /// let any = KeyFormat::default();
 ///
 /// // Customised: a UUID, or at least 16 bytes.
@@ -120,7 +120,7 @@ impl KeyFormat {
         Key::client(text).map_err(|error| match error {
             KeyError::Empty => BadKey::Empty,
             KeyError::TooLong(_) => BadKey::TooLong(MAX_KEY_BYTES),
-            KeyError::NotVisible(_) => BadKey::NotVisible,
+            KeyError::NotPrintable(_) => BadKey::NotPrintable,
         })
     }
 }
@@ -135,8 +135,10 @@ pub enum BadKey {
     TooShort(usize),
     /// It has more bytes than this.
     TooLong(usize),
-    /// It has a space, a control character or something beyond ASCII.
-    NotVisible,
+    /// It has a control character or something beyond ASCII.
+    NotPrintable,
+    /// It has a space where it is not in quotes.
+    Space,
     /// It was sent more than once.
     Repeated,
     /// It is not an RFC 9651 String.
@@ -161,9 +163,13 @@ impl fmt::Display for BadKey {
                 return write!(f, "The key is too long: send at most {max} bytes.");
             }
             Self::Empty => "The key is empty. Send a UUID, for example.",
-            Self::NotVisible => {
-                "The key has a space, a control character or a character beyond ASCII. Send \
-                 visible ASCII characters only."
+            Self::NotPrintable => {
+                "The key has a control character or a character beyond ASCII. Send printable \
+                 ASCII characters only."
+            }
+            Self::Space => {
+                "The key has a space, which only a key in quotes may have. In a query `+` is a \
+                 space: a plus sign is written as %2B."
             }
             Self::Repeated => "The key was sent more than once. Send it once.",
             Self::NoString => {
@@ -171,7 +177,7 @@ impl fmt::Display for BadKey {
             }
             Self::NoText => {
                 "The key can be read in no way. Send it in double quotes, or as visible ASCII \
-                 characters without commas and quotes."
+                 characters without spaces, commas and quotes."
             }
             Self::NoUuid => "The key is not a UUID, which this route requires.",
             Self::NoMatch => "The key does not have the form that this route requires.",
@@ -232,6 +238,10 @@ pub(crate) fn from_head(
             if found.next().is_some() {
                 return Err(BadKey::Repeated);
             }
+            // Often a `+` that was not escaped: two keys must not become one that way.
+            if text.contains(' ') {
+                return Err(BadKey::Space);
+            }
             text
         }
         KeySource::Json(_) | KeySource::Content => return Ok(None),
@@ -270,7 +280,7 @@ pub(crate) fn header_words(name: &HeaderName) -> String {
 /// A key as it is sent to the service: in quotes with the strict syntax or if it needs them.
 pub(crate) fn written(key: &Key, syntax: KeySyntax) -> Cow<'_, str> {
     let text = key.as_str();
-    let plain = text.bytes().all(|byte| byte != b',' && byte != b'"' && byte != b'\\');
+    let plain = text.bytes().all(|byte| !matches!(byte, b' ' | b',' | b'"' | b'\\'));
     if syntax == KeySyntax::Lenient && plain {
         return Cow::Borrowed(text);
     }
@@ -318,12 +328,22 @@ mod tests {
         }
 
         #[test]
-        fn keys_are_read_as_they_are_written(text in "[!-~]{1,255}") {
+        fn keys_are_read_as_they_are_written(text in "[ -~]{1,255}") {
             let key = Key::client(&text).unwrap();
             for syntax in BOTH {
                 let written = written(&key, syntax);
                 let read = parse_key(written.as_bytes(), syntax);
                 prop_assert_eq!(read.as_deref(), Ok(text.as_str()));
+            }
+        }
+
+        #[test]
+        fn spaces_need_quotes(text in "[a-z]{1,9} [a-z ]{1,9}") {
+            let quoted = format!("\"{text}\"");
+            for syntax in BOTH {
+                let read = parse_key(quoted.as_bytes(), syntax);
+                prop_assert_eq!(read.as_deref(), Ok(text.as_str()));
+                prop_assert!(parse_key(text.as_bytes(), syntax).is_err());
             }
         }
 

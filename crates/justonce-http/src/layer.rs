@@ -5,6 +5,7 @@ use std::sync::Arc;
 use justonce_core::{Engine, Entropy};
 use tower::Layer;
 
+use crate::caller_limits::CallerUsage;
 use crate::read::BodyBudget;
 use crate::routes::{DEFAULT_NAME, Matcher, Pattern, Route, Routes};
 use crate::rule::Rule;
@@ -90,8 +91,9 @@ impl Idempotency {
             problems_base: String::new(),
             entropy: Entropy::from_system(),
             body_budget: BodyBudget::default(),
+            caller_usage: CallerUsage::with_capacity(0),
         };
-        IdempotencyBuilder { shared, default: Rule::default(), every: None }
+        IdempotencyBuilder { shared, default: Rule::default(), every: None, caller_usage: None }
     }
 }
 
@@ -110,6 +112,7 @@ pub struct IdempotencyBuilder {
     shared: Shared,
     default: Rule,
     every: Option<(Box<str>, Rule)>,
+    caller_usage: Option<CallerUsage>,
 }
 
 impl IdempotencyBuilder {
@@ -184,6 +187,14 @@ impl IdempotencyBuilder {
         self
     }
 
+    /// Sets where it is kept what callers have used of their limits ([`Rule::caller_limits`]).
+    /// Layers that share it share the limits of routes with one name. Default: a table of the
+    /// layer's own.
+    pub fn caller_usage(mut self, usage: CallerUsage) -> Self {
+        self.caller_usage = Some(usage);
+        self
+    }
+
     /// Sets what precedes the paths of the problem pages in `type`: `https://api.example.com`.
     /// Default: nothing, so that the type is a path on the same host, where the layer serves the
     /// pages.
@@ -200,6 +211,12 @@ impl IdempotencyBuilder {
             Some((name, rule)) => Route::new(&name, Matcher::All, rule),
             None => Route::new(DEFAULT_NAME, Matcher::PostAndPatch, self.default),
         });
+        let mut routes = self.shared.routes.0.iter();
+        if let Some(usage) = self.caller_usage {
+            self.shared.caller_usage = usage;
+        } else if routes.any(|route| route.rule.caller_limits.is_some()) {
+            self.shared.caller_usage = CallerUsage::default();
+        }
         Idempotency { shared: Arc::new(self.shared) }
     }
 }

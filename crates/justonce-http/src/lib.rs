@@ -35,10 +35,13 @@
 //! If a caller disconnects, its operation continues, and the retry gets the outcome. If it is
 //! unknown whether an operation took effect, it is not executed again until that is resolved.
 
+mod begin;
 mod body;
 mod caller;
+mod caller_limits;
 mod capture;
 mod client;
+mod cors;
 mod detach;
 mod effect;
 mod execute;
@@ -47,9 +50,11 @@ mod fingerprint;
 pub mod headers;
 mod key;
 mod layer;
+mod limited;
 mod meters;
 pub mod metrics;
 mod outcome;
+mod preflight;
 mod problem;
 mod protect;
 mod read;
@@ -66,7 +71,9 @@ mod well_known;
 
 pub use crate::metrics::describe_metrics;
 pub use body::{BoxError, RequestBody, ResponseBody};
+pub use caller_limits::{CallerLimits, CallerUsage, DEFAULT_CALLERS, Rate};
 pub use client::ClientAddress;
+pub use cors::{Cors, Origin, OriginError, Preflights};
 pub use effect::{Cause, ResponseEffect, StatusRules, Unframed, UpstreamName};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]

@@ -11,8 +11,9 @@ use justonce_core::store::{BecameUnknown, Observed, Observer, Seen};
 use justonce_core::{Existing, Ran, RunError, UnknownReason};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
+use crate::caller_limits::Limit;
 use crate::metrics::{
-    CONCURRENT, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING, REPLAYS, REQUESTS,
+    CONCURRENT, LIMITED, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING, REPLAYS, REQUESTS,
     STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS,
 };
 use crate::problem::ProblemCode;
@@ -71,6 +72,8 @@ dispositions! {
     BreakerOpen "breaker_open" false;
     /// Refused: too many operations or bodies.
     Overloaded "overloaded" false;
+    /// Refused: the caller has reached a limit.
+    Limited "limited" false;
     /// Passed without protection.
     Unprotected "unprotected" false;
 }
@@ -107,6 +110,7 @@ impl Disposition {
         match code {
             ProblemCode::StoreUnavailable => Self::StoreUnavailable,
             ProblemCode::Overloaded => Self::Overloaded,
+            ProblemCode::LimitReached => Self::Limited,
             ProblemCode::UpstreamUnreachable => Self::BreakerOpen,
             ProblemCode::KeyMismatch => Self::Mismatch,
             ProblemCode::CallerDiffers => Self::CallerDiffers,
@@ -125,6 +129,8 @@ pub(crate) struct Meters {
     pub(crate) takeovers: Counter,
     pub(crate) concurrent: Counter,
     pub(crate) near_misses: Counter,
+    /// One for each limit, in the order of [`Limit::ALL`].
+    limited: [Counter; 3],
     pub(crate) waiters: Gauge,
     pub(crate) lock_wait: Histogram,
     pub(crate) processing: Histogram,
@@ -148,9 +154,18 @@ impl Meters {
             takeovers: counter!(TAKEOVERS.name, "route" => route.clone()),
             concurrent: counter!(CONCURRENT.name, "route" => route.clone()),
             near_misses: counter!(NEAR_MISSES.name, "route" => route.clone()),
+            limited: Limit::ALL.map(
+                |limit| counter!(LIMITED.name, "route" => route.clone(), "limit" => limit.as_str()),
+            ),
             waiters: gauge!(WAITERS.name, "route" => route.clone()),
             lock_wait: histogram!(LOCK_WAIT.name, "route" => route.clone()),
             processing: histogram!(PROCESSING.name, "route" => route),
+        }
+    }
+
+    pub(crate) fn count_limited(&self, limit: Limit) {
+        if let Some(counter) = self.limited.get(limit as usize) {
+            counter.increment(1);
         }
     }
 

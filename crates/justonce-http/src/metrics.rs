@@ -40,6 +40,13 @@ pub const NEAR_MISSES: Metric = Metric::counter(
     "Requests that look like the route's and fell under another rule, while none has matched it: \
      its pattern is probably wrong.",
 );
+/// Callers at their limits.
+pub const LIMITED: Metric = Metric::counter(
+    "idempotency_limited_total",
+    &["route", "limit"],
+    "Requests refused with 429 because their caller had reached a limit: `rate`, `concurrent`, \
+     `stored_bytes`.",
+);
 /// Waiting duplicates.
 pub const WAITERS: Metric = Metric::gauge(
     "idempotency_waiters",
@@ -76,13 +83,14 @@ pub const STORE_SECONDS: Metric = Metric::histogram(
 );
 
 /// Every metric of this crate.
-pub const ALL: [Metric; 12] = [
+pub const ALL: [Metric; 13] = [
     REQUESTS,
     REPLAYS,
     MISMATCHES,
     TAKEOVERS,
     CONCURRENT,
     NEAR_MISSES,
+    LIMITED,
     WAITERS,
     LOCK_WAIT,
     PROCESSING,

@@ -90,6 +90,8 @@ problems! {
     StoreUnavailable "store-unavailable" 503 true "The idempotency store is not available";
     /// Too many operations are being executed.
     Overloaded "overloaded" 503 true "Too many operations are running";
+    /// The caller has reached one of its limits.
+    LimitReached "limit-reached" 429 true "A limit of this caller is reached";
     /// Admin API: there is no such record.
     RecordNotFound "record-not-found" 404 false "There is no such record";
     /// Admin API: the operation is not unknown and cannot be resolved.

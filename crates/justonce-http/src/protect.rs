@@ -11,19 +11,20 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, re
 use http_body::Body;
 use justonce_core::engine::Begun;
 use justonce_core::{
-    Busy, Checkpoint, Existing, Fingerprint, Key, MAX_CHECKPOINT_BYTES, OnConcurrent, Operation,
+    Checkpoint, Existing, Fingerprint, Key, MAX_CHECKPOINT_BYTES, OnConcurrent, Operation,
     RunError, Scope, StoreErrorKind,
 };
-use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
+use crate::begin::{BeginError, begin};
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
-use crate::caller::{RequestHead, scope_problem};
+use crate::caller::{Caller, RequestHead, scope_problem};
 use crate::detach::{Detached, EarlyResponse};
-use crate::execute::{CallResult, Execution};
+use crate::execute::{CallResult, Execution, Held};
 use crate::fingerprint::{canonical, content_key, fingerprint};
 use crate::headers::{OUTCOME, REPLAYED, STATUS};
 use crate::key::{self, BadKey, KeySource};
+use crate::limited::{admit_unprotected, begin_limited};
 use crate::meters::Disposition;
 use crate::problem::{Problem, ProblemCode};
 use crate::read::{ReadError, drain, read_whole};
@@ -83,38 +84,41 @@ impl<S> ProtectedRequest<S> {
                 Ok(operation) => operation,
                 Err(problem) => return Ok(self.refuse(problem)),
             };
-            match begin(&self.shared, &self.route, &operation).await {
-                Ok(Begun::Claimed(claim)) => {
+            let begun = match &self.route.rule.caller_limits {
+                None => begin(&self.shared, &self.route, &operation).await.map(|one| (one, None)),
+                Some(limits) => {
+                    let (shared, route) = (&self.shared, &self.route);
+                    let begun = begin_limited(shared, route, &self.parts, limits, &operation);
+                    Box::pin(begun).await
+                }
+            };
+            match begun {
+                Ok((Begun::Claimed(claim), admitted)) => {
                     let Self { shared, route, service, parts, notes } = self;
                     let after_panic = (Arc::clone(&shared), Arc::clone(&route), notes.clone());
                     let early = EarlyResponse::new();
-                    let execution = Execution {
-                        shared,
-                        route,
-                        operation,
-                        service,
-                        parts,
-                        body,
-                        reservation,
-                        notes,
-                    };
+                    let held = Held { _reservation: reservation, admitted };
+                    let execution =
+                        Execution { shared, route, operation, service, parts, body, held, notes };
                     // No await between the claim and here: a caller that leaves must not leave a
                     // claim behind under which nothing was executed.
                     let work = Box::pin(execution.run(claim, Arc::clone(&early)));
                     let result = Detached::new(work, early).await;
-                    result.unwrap_or_else(|| {
-                        let (shared, route, notes) = &after_panic;
-                        Ok(panicked(shared, (&**route, notes)))
-                    })
+                    result.unwrap_or_else(|| Ok(panicked(&after_panic)))
                 }
-                Ok(Begun::Existing(Existing::Mismatch)) => {
+                Ok((Begun::Existing(Existing::Mismatch), _)) => {
                     Ok(Box::pin(self.mismatch(&operation)).await)
                 }
-                Ok(Begun::Existing(existing)) => Ok(self.existing(&existing, &operation)),
+                Ok((Begun::Existing(existing), _)) => Ok(self.existing(&existing, &operation)),
                 Err(BeginError::Refused(problem)) => Ok(self.refuse(problem)),
                 Err(BeginError::Run(error)) => Box::pin(self.not_begun(&error, body)).await,
             }
         }
+    }
+
+    fn caller(&self) -> Result<Caller, Problem> {
+        let caller = self.route.caller(&RequestHead::of(&self.parts));
+        caller.map_err(|error| scope_problem(&error))
     }
 
     fn key_of_head(&self) -> Result<Option<Key>, Problem> {
@@ -153,8 +157,7 @@ impl<S> ProtectedRequest<S> {
     /// The scope and the fingerprint of the request.
     fn identity(&self, body: &WholeBody) -> Result<(Scope, Fingerprint), Problem> {
         let (rule, parts) = (&self.route.rule, &self.parts);
-        let caller = self.route.caller(&RequestHead::of(parts));
-        let caller = caller.map_err(|error| scope_problem(&error))?;
+        let caller = self.caller()?;
         let data = body.data();
         let canonical = canonical(&rule.fingerprint.body, &data);
         let fingerprint = fingerprint(rule, &caller, parts, &canonical);
@@ -216,6 +219,7 @@ impl<S> ProtectedRequest<S> {
     async fn not_begun<B, R>(self, error: &RunError, body: WholeBody) -> CallResult<R, S::Error>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
         if !is_store_down(error) || self.route.rule.when_store_down == WhenStoreDown::Refuse {
             return Ok(self.refuse(not_executed(error)));
@@ -239,7 +243,16 @@ impl<S> ProtectedRequest<S> {
     async fn pass<B, R>(self, body: RequestBody<B>) -> CallResult<R, S::Error>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
+        B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
+        // It counts as running until its response begins.
+        let _admitted = match admit_unprotected(&self.shared, &self.route, &self.parts) {
+            Ok(admitted) => admitted,
+            Err(problem) => {
+                drain(&self.parts.headers, body).await;
+                return Ok(self.refuse(problem));
+            }
+        };
         let request = Request::from_parts(self.parts, body);
         let mut response = self.service.oneshot(request).await?.map(ResponseBody::passed);
         let disposition = Disposition::Unprotected;
@@ -250,75 +263,6 @@ impl<S> ProtectedRequest<S> {
         headers.remove(REPLAYED);
         headers.insert(STATUS, HeaderValue::from_static("unprotected"));
         Ok(self.route.with_lifetime(response))
-    }
-}
-
-/// Claims the operation, or finds what became of it. Not an `async fn`, whose arguments are stored
-/// in its future twice.
-pub(crate) fn begin<'a>(
-    shared: &'a Shared,
-    route: &'a Route,
-    operation: &'a Operation,
-) -> impl Future<Output = Result<Begun, BeginError>> + Send + 'a {
-    let breaker = shared.circuit_breaker.as_ref();
-    let blocked = breaker.and_then(|breaker| breaker.open_for(&route.name));
-    async move {
-        if let Some(time) = blocked {
-            return match shared.engine.peek(operation).await {
-                Ok(Some(existing)) => Ok(Begun::Existing(existing)),
-                Ok(None) => Err(BeginError::Refused(blocked_problem(time))),
-                Err(error) => Err(BeginError::Refused(not_executed(&error.into()))),
-            };
-        }
-        match shared.engine.begin(operation).await.map_err(BeginError::Run)? {
-            Begun::Existing(Existing::Busy(busy))
-                if operation.concurrent_rule() != OnConcurrent::Reject =>
-            {
-                Box::pin(wait_and_begin(shared, route, operation, busy)).await
-            }
-            begun => Ok(begun),
-        }
-    }
-}
-
-/// Waits until the claim of another caller ends.
-async fn wait_and_begin(
-    shared: &Shared,
-    route: &Route,
-    operation: &Operation,
-    busy: Busy,
-) -> Result<Begun, BeginError> {
-    let meters = &route.meters;
-    meters.concurrent.increment(1);
-    let _waiting = Waiting::new(&meters.waiters);
-    let start = Instant::now();
-    let begun = shared.engine.wait_and_begin(operation, busy).await;
-    meters.lock_wait.record(start.elapsed().as_secs_f64());
-    // The operation is known to run: it must not pass unprotected if the store fails now.
-    begun.map_err(|error| BeginError::Refused(not_executed(&error)))
-}
-
-/// Why nothing was begun.
-pub(crate) enum BeginError {
-    /// The request must be refused.
-    Refused(Problem),
-    /// The store or the engine failed: the request may pass unprotected.
-    Run(RunError),
-}
-
-/// Counts a waiting duplicate until it is dropped.
-struct Waiting<'a>(&'a metrics::Gauge);
-
-impl<'a> Waiting<'a> {
-    fn new(gauge: &'a metrics::Gauge) -> Self {
-        gauge.increment(1.0);
-        Self(gauge)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.decrement(1.0);
     }
 }
 
@@ -376,12 +320,6 @@ fn bad_key(why: BadKey) -> Problem {
     Problem::new(ProblemCode::KeyInvalid, why.to_string())
 }
 
-fn blocked_problem(time: Duration) -> Problem {
-    Problem::new(ProblemCode::UpstreamUnreachable, BLOCKED)
-        .status(StatusCode::SERVICE_UNAVAILABLE)
-        .retry_after(time)
-}
-
 fn unread_problem(route: &Route, error: &ReadError) -> Problem {
     match error {
         ReadError::TooLarge => Problem::new(
@@ -399,7 +337,9 @@ fn unread_problem(route: &Route, error: &ReadError) -> Problem {
     }
 }
 
-fn panicked<R>(shared: &Shared, (route, notes): (&Route, &Notes)) -> Response<ResponseBody<R>> {
+fn panicked<R>(
+    (shared, route, notes): &(Arc<Shared>, Arc<Route>, Notes),
+) -> Response<ResponseBody<R>> {
     tracing::error!(target: "justonce::request", route = &*route.name, "the service panicked");
     let problem = Problem::new(ProblemCode::UpstreamFailed, PANICKED);
     let response = shared.problem(problem.status(StatusCode::INTERNAL_SERVER_ERROR), route);
@@ -407,8 +347,6 @@ fn panicked<R>(shared: &Shared, (route, notes): (&Route, &Notes)) -> Response<Re
     response
 }
 
-const BLOCKED: &str = "The service is known to be down at the moment. The operation was not \
-                       executed. Try again later with the same key.";
 const OVER_BUDGET: &str = "The operation was not executed: too many large bodies are being \
                            received. Try again later with the same key.";
 const PANICKED: &str = "The service crashed. The operation may have taken effect. Repeat the \

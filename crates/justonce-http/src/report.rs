@@ -46,7 +46,8 @@ impl RequestReport {
 
     /// How the request was answered: the label `status` of
     /// [`idempotency_requests_total`](crate::metrics::REQUESTS) on protected routes; `passed` on
-    /// others; `refused` if the request is malformed; `page` for what the layer serves itself.
+    /// others; `refused` if the request is malformed; `page` and `preflight` for what the layer
+    /// answers itself.
     #[must_use]
     pub fn answer(&self) -> Option<&'static str> {
         self.0.answer.get().map(|answer| answer.kind)

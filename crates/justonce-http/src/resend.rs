@@ -10,10 +10,10 @@ use justonce_core::engine::Begun;
 use justonce_core::{Checkpoint, Existing, HeldClaim, OnConcurrent, Operation, UnknownReason};
 use tower::Service;
 
+use crate::begin::{BeginError, begin};
 use crate::body::{BoxError, RequestBody};
 use crate::detach::{EarlyResponse, Work};
-use crate::execute::Execution;
-use crate::protect::{BeginError, begin};
+use crate::execute::{Execution, Held};
 use crate::report::Notes;
 use crate::routes::{MatchedRoute, Route};
 use crate::service::Protected;
@@ -79,7 +79,7 @@ impl<S> Protected<S> {
         let notes = Notes::of(&parts, &route);
         parts.extensions.insert(MatchedRoute(Arc::clone(&route)));
         let execution = Execution {
-            reservation: shared.body_budget.reservation(),
+            held: Held { _reservation: shared.body_budget.reservation(), admitted: None },
             shared: Arc::clone(shared),
             route,
             operation: operation.clone(),

@@ -71,6 +71,13 @@ impl Route {
         response
     }
 
+    /// Adds to a response what a page of another origin needs to read it, if the route says so.
+    pub(crate) fn add_cors<B>(&self, response: &mut Response<B>, origin: Option<&HeaderValue>) {
+        if let Some(cors) = &self.rule.cors {
+            cors.add_to(response, origin);
+        }
+    }
+
     fn matches(&self, method: &Method, path: &NormalPath<'_>) -> bool {
         match &self.matcher {
             Matcher::Pattern(pattern) => pattern.matches_normal(method, path.as_str()),
@@ -142,9 +149,9 @@ impl Routes {
         found
     }
 
-    /// The rule for requests that no other route matches.
-    pub(crate) fn default_rule(&self) -> Option<&Rule> {
-        self.0.last().map(|route| &route.rule)
+    /// The route for requests that no other matches.
+    pub(crate) fn default_route(&self) -> Option<&Arc<Route>> {
+        self.0.last()
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use http::HeaderName;
 use justonce_core::{DEFAULT_WAIT, JsonPointer, OnLapsed, Operation, Policy};
 
+use crate::caller_limits::CallerLimits;
+use crate::cors::Cors;
 use crate::effect::StatusRules;
 use crate::key::{KeyFormat, KeySource, KeySyntax};
 
@@ -225,7 +227,7 @@ settings! {
         pub(crate) key_presence: KeyPresence = KeyPresence::Optional;
         /// How keys are written in headers. Default: [`KeySyntax::Lenient`].
         pub(crate) key_syntax: KeySyntax = KeySyntax::Lenient;
-        /// The form of keys. Default: 1 to 255 visible characters.
+        /// The form of keys. Default: 1 to 255 characters.
         pub(crate) key_format: KeyFormat = KeyFormat::default();
         /// How paths with `%2F`, a backslash or `%00` are handled. Default:
         /// [`PathEscapes::Refuse`].
@@ -259,6 +261,10 @@ settings! {
         max_stored_bytes: usize = DEFAULT_STORED_BYTES;
         /// The headers that are not stored with a request; `None` if requests are not stored.
         store_requests: Option<Vec<HeaderName>> = None;
+        /// What each caller may use; `None` if nothing is limited.
+        caller_limits: Option<CallerLimits> = None;
+        /// Which web pages may read the responses; `None` if nothing is said about that.
+        cors: Option<Cors> = None;
     }
 }
 
@@ -302,6 +308,23 @@ impl Rule {
     #[must_use]
     pub fn store_requests(self, without: Vec<HeaderName>) -> Self {
         Self { store_requests: Some(without), ..self }
+    }
+
+    /// Sets what each caller may use. Default: no limits.
+    ///
+    /// A caller is what `scope` identifies. One that is not identified is known by its
+    /// [`ClientAddress`](crate::ClientAddress); without that extension of their requests, all of
+    /// them are one caller.
+    #[must_use]
+    pub fn caller_limits(self, limits: CallerLimits) -> Self {
+        Self { caller_limits: Some(limits).filter(|limits| !limits.is_none()), ..self }
+    }
+
+    /// Sets which web pages may read the responses, the layer's own among them. Default: no CORS
+    /// headers are added.
+    #[must_use]
+    pub fn cors(self, cors: Cors) -> Self {
+        Self { cors: Some(cors), ..self }
     }
 
     pub(crate) fn with_timeout(&self, operation: Operation) -> Operation {

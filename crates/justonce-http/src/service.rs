@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, Uri, request};
+use futures_util::TryFutureExt;
+use http::header::ORIGIN;
+use http::{HeaderValue, Method, Request, Response, Uri, request};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower::Service;
@@ -16,6 +18,7 @@ use tower::Service;
 use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::execute::CallResult;
 use crate::headers::{remove_ours, remove_per_hop};
+use crate::preflight::preflight;
 use crate::problem::{Problem, ProblemCode};
 use crate::protect::ProtectedRequest;
 use crate::read::drain;
@@ -64,19 +67,33 @@ where
                 let clone = self.inner.clone();
                 let service = mem::replace(&mut self.inner, clone);
                 let (shared, notes) = (shared(), Notes::of(&parts, &route));
-                boxed(ProtectedRequest { shared, route, service, parts, notes }.handle(body))
+                let page = route.rule.cors.is_some().then(|| Page::of(&parts, &route));
+                let handled =
+                    ProtectedRequest { shared, route, service, parts, notes }.handle(body);
+                match page {
+                    None => boxed(handled),
+                    Some(page) => boxed(handled.map_ok(move |response| page.may_read(response))),
+                }
+            }
+            Admission::Preflight(response) => {
+                report(&parts, None, "preflight");
+                boxed(async move { Ok(response.map(ResponseBody::whole)) })
             }
             Admission::WellKnown => {
                 report(&parts, None, "page");
                 let shared = shared();
                 boxed(async move { Ok(well_known::respond(&shared, parts).await) })
             }
-            Admission::Refused(problem) => {
-                report(&parts, None, "refused");
+            Admission::Refused(problem, route) => {
+                report(&parts, route.as_ref(), "refused");
                 let shared = shared();
                 boxed(async move {
                     drain(&parts.headers, body).await;
-                    Ok(shared.logged_problem(problem, None).map(ResponseBody::whole))
+                    let mut response = shared.logged_problem(problem, None);
+                    if let Some(route) = route {
+                        route.add_cors(&mut response, parts.headers.get(ORIGIN));
+                    }
+                    Ok(response.map(ResponseBody::whole))
                 })
             }
         }
@@ -137,6 +154,23 @@ impl<F, R, E> std::fmt::Debug for ProtectedFuture<F, R, E> {
     }
 }
 
+/// The web page that sent a request, perhaps of another origin.
+struct Page {
+    origin: Option<HeaderValue>,
+    route: Arc<Route>,
+}
+
+impl Page {
+    fn of(parts: &request::Parts, route: &Arc<Route>) -> Self {
+        Self { origin: parts.headers.get(ORIGIN).cloned(), route: Arc::clone(route) }
+    }
+
+    fn may_read<B>(&self, mut response: Response<B>) -> Response<B> {
+        self.route.add_cors(&mut response, self.origin.as_ref());
+        response
+    }
+}
+
 /// How a request is handled.
 enum Admission {
     /// By the layer itself.
@@ -145,7 +179,10 @@ enum Admission {
     PassThrough(Option<Arc<Route>>),
     /// By the rule of a route.
     Protected(Arc<Route>),
-    Refused(Problem),
+    /// By the layer: a browser asks what a page may send.
+    Preflight(Response<Bytes>),
+    /// Refused, on this route if it is known.
+    Refused(Problem, Option<Arc<Route>>),
 }
 
 /// Decides how a request is handled, and settles its head.
@@ -168,7 +205,8 @@ fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
         return Admission::WellKnown;
     }
     if is_never_protected(&parts.method) {
-        return Admission::PassThrough(None);
+        let preflight = preflight(routes, parts);
+        return preflight.map_or(Admission::PassThrough(None), Admission::Preflight);
     }
     // Only GET upgrades: with other methods an upgrade would avoid the protection.
     remove_per_hop(&mut parts.headers);
@@ -176,9 +214,10 @@ fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
     let Some(path) = NormalPath::of(uri.path()) else { return refused(NO_SLASH) };
     let route = routes.find_and_note(&parts.method, &path);
     if path.is_ambiguous() {
-        let rule = route.map(|route| &route.rule).or_else(|| routes.default_rule());
-        if rule.is_none_or(|rule| rule.path_escapes == PathEscapes::Refuse) {
-            return refused(AMBIGUOUS);
+        let route = route.or_else(|| routes.default_route());
+        if route.is_none_or(|route| route.rule.path_escapes == PathEscapes::Refuse) {
+            let problem = Problem::new(ProblemCode::RequestInvalid, AMBIGUOUS);
+            return Admission::Refused(problem, route.cloned());
         }
     }
     if path.as_str() != uri.path() {
@@ -211,7 +250,7 @@ fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
 }
 
 fn refused(detail: &str) -> Admission {
-    Admission::Refused(Problem::new(ProblemCode::RequestInvalid, detail))
+    Admission::Refused(Problem::new(ProblemCode::RequestInvalid, detail), None)
 }
 
 const OTHER_LETTERS: &str = "The method is not written in capitals, and services read that \

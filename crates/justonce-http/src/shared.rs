@@ -10,6 +10,7 @@ use justonce_core::{Engine, Entropy, Existing, Operation, Outcome, RecordId, Run
 use tracing::{Level, info, warn};
 
 use crate::body::ResponseBody;
+use crate::caller_limits::CallerUsage;
 use crate::fingerprint::{has_cookies, same_cookies};
 use crate::meters::Disposition;
 use crate::outcome::replay;
@@ -50,6 +51,7 @@ pub(crate) struct Shared {
     pub(crate) problems_base: String,
     pub(crate) entropy: Entropy,
     pub(crate) body_budget: BodyBudget,
+    pub(crate) caller_usage: CallerUsage,
 }
 
 impl Shared {

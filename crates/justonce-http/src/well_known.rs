@@ -1,9 +1,12 @@
 //! What the layer serves below `/.well-known/idempotency/`: the state of a key, and the problem
 //! pages.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Method, Response, StatusCode, request};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ORIGIN};
+use http::{HeaderValue, Method, Response, StatusCode, Uri, request};
 use justonce_core::{
     BusyWhy, Existing, Key, Operation, Record, StateName, StoreError, StoreResult,
 };
@@ -15,6 +18,7 @@ use crate::caller::{RequestHead, scope_problem};
 use crate::fingerprint::{head_digest, matches_head};
 use crate::headers::remove_per_hop;
 use crate::problem::{PAGES, Problem, ProblemCode};
+use crate::routes::{Route, Routes};
 use crate::shared::{Shared, not_executed};
 use crate::target::NormalPath;
 
@@ -35,18 +39,26 @@ pub(crate) async fn respond<B>(
 ) -> Response<ResponseBody<B>> {
     let response = match parts.uri.path().strip_prefix(PAGES) {
         Some(code) => page(code),
-        None => match state(shared, &parts).await {
-            Ok(value) => {
-                let mut response = Response::new(Bytes::from(value.to_string()));
-                let headers = response.headers_mut();
-                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-                response
+        None => {
+            let mut response = match state(shared, &parts).await {
+                Ok(value) => json_response(&value),
+                Err(problem) => shared.logged_problem(problem, None),
+            };
+            if let Some(route) = route_of_state(&shared.routes, &parts.uri) {
+                route.add_cors(&mut response, parts.headers.get(ORIGIN));
             }
-            Err(problem) => shared.logged_problem(problem, None),
-        },
+            response
+        }
     };
     response.map(ResponseBody::whole)
+}
+
+fn json_response(value: &Value) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(value.to_string()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 fn page(code: &str) -> Response<Bytes> {
@@ -61,27 +73,40 @@ fn page(code: &str) -> Response<Bytes> {
     response
 }
 
+/// The route whose keys a question about a key is about, if the target is such a question.
+pub(crate) fn route_of_state<'r>(routes: &'r Routes, uri: &Uri) -> Option<&'r Arc<Route>> {
+    uri.path().strip_prefix(PREFIX)?;
+    let path = parameter(uri, "path")?;
+    let path = NormalPath::of(path.split('?').next().unwrap_or_default())?;
+    routes.find(&method_of_state(uri)?, &path)
+}
+
+/// The method of the operation that a question is about.
+fn method_of_state(uri: &Uri) -> Option<Method> {
+    let method = parameter(uri, "method").unwrap_or("POST".into());
+    Method::from_bytes(method.as_bytes()).ok()
+}
+
+fn parameter<'u>(uri: &'u Uri, wanted: &str) -> Option<Cow<'u, str>> {
+    let mut all = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    all.find(|(name, _)| name == wanted).map(|(_, value)| value)
+}
+
 /// The state of a key. Nothing is executed and no body is revealed.
 async fn state(shared: &Shared, parts: &request::Parts) -> Result<Value, Problem> {
     let key = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default();
     let key = percent_decode_str(key).decode_utf8_lossy();
-    let query = parts.uri.query().unwrap_or_default().as_bytes();
-    let parameter = |wanted: &str| {
-        let mut all = form_urlencoded::parse(query);
-        all.find(|(name, _)| name == wanted).map(|(_, value)| value)
-    };
     // The caller is identified by the headers that the operation's own request would have had.
     let mut headers = parts.headers.clone();
     remove_per_hop(&mut headers);
     let invalid = |detail: &str| Problem::new(ProblemCode::KeyInvalid, detail);
     let key = Key::client(&*key).map_err(|error| invalid(&format!("{error}.")))?;
-    let path = parameter("path")
-        .ok_or_else(|| invalid("Say which path the key was sent to: add '?path=/payments/1'."))?;
-    let method = parameter("method").unwrap_or("POST".into());
-    let method = Method::from_bytes(method.as_bytes())
-        .map_err(|_| invalid("The method of the query is not one of HTTP."))?;
-    let route_path = path.split('?').next().unwrap_or_default();
-    let route = NormalPath::of(route_path).and_then(|path| shared.routes.find(&method, &path));
+    if parameter(&parts.uri, "path").is_none() {
+        return Err(invalid("Say which path the key was sent to: add '?path=/payments/1'."));
+    }
+    let method = method_of_state(&parts.uri)
+        .ok_or_else(|| invalid("The method of the query is not one of HTTP."))?;
+    let route = route_of_state(&shared.routes, &parts.uri);
     let Some(route) = route.filter(|route| route.is_protected()) else {
         return Ok(json!({ "state": "absent" }));
     };

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
 use justonce::Engine;
-use justonce::http::{BoxError, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN};
+use justonce::http::{
+    BoxError, CallerUsage, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN,
+};
 use tower::Service;
 
 use crate::completer::Completers;
@@ -28,6 +30,7 @@ pub(crate) struct Gateway {
     stack: Arc<ArcSwap<Stack>>,
     probers: Arc<Probers>,
     completers: Arc<Completers>,
+    usage: CallerUsage,
 }
 
 impl Gateway {
@@ -46,12 +49,13 @@ impl Gateway {
         let probers = Arc::new(Probers::default());
         let upstreams = Upstreams::new(&engine, settings)?;
         let now = upstreams.now();
-        let stack = stack(&engine, &now, Arc::<Probers>::clone(&probers), settings)?;
+        let usage = CallerUsage::default();
+        let stack = stack(&engine, &now, Arc::<Probers>::clone(&probers), &usage, settings)?;
         probers.exchange(&engine, &now, settings)?;
         let stack = Arc::new(ArcSwap::from_pointee(stack));
         let completers = Arc::<Completers>::default();
         completers.exchange(&engine, &stack, settings)?;
-        Ok(Self { engine, upstreams, stack, probers, completers })
+        Ok(Self { engine, upstreams, stack, probers, completers, usage })
     }
 
     /// Its upstreams.
@@ -68,7 +72,7 @@ impl Gateway {
     pub(crate) fn change_routes(&self, settings: &Settings) -> anyhow::Result<()> {
         let met_unknown = Arc::<Probers>::clone(&self.probers);
         let upstreams = self.upstreams.renewed(&self.engine, settings)?;
-        let stack = stack(&self.engine, &upstreams, met_unknown, settings)?;
+        let stack = stack(&self.engine, &upstreams, met_unknown, &self.usage, settings)?;
         self.probers.exchange(&self.engine, &upstreams, settings)?;
         self.upstreams.replace(upstreams);
         self.stack.store(Arc::new(stack));

@@ -2,7 +2,7 @@
 //! store calls are in `justonce-http`.
 
 use justonce::http::metrics::{
-    CONCURRENT, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING, REPLAYS, REQUESTS,
+    CONCURRENT, LIMITED, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING, REPLAYS, REQUESTS,
     STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS, describe as describe_metric,
 };
 use justonce::metrics::Metric;
@@ -213,6 +213,7 @@ const SECTIONS: [(&str, &[Metric]); 5] = [
             TAKEOVERS,
             CONCURRENT,
             NEAR_MISSES,
+            LIMITED,
             WAITERS,
             LOCK_WAIT,
             PROCESSING,

@@ -51,6 +51,14 @@ pub(crate) fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
         None => rule,
         Some(without) => rule.store_requests(without.clone()),
     };
+    let rule = match route.per_caller {
+        None => rule,
+        Some(limits) => rule.caller_limits(limits),
+    };
+    let rule = match &route.cors {
+        None => rule,
+        Some(cors) => rule.cors(cors.clone()),
+    };
     match &route.key {
         None => Ok(rule.key_presence(KeyPresence::Off)),
         Some(key) => with_key(rule, key),

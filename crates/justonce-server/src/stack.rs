@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use justonce::Engine;
-use justonce::http::{CircuitBreaker, Protected, UnknownListener};
+use justonce::http::{CallerUsage, CircuitBreaker, Protected, UnknownListener};
 use justonce_proxy::make_forwarded;
 use tower::Layer;
 
@@ -35,6 +35,7 @@ pub(crate) fn stack(
     engine: &Engine,
     upstreams: &UpstreamSet,
     probers: Arc<dyn UnknownListener>,
+    usage: &CallerUsage,
     settings: &Settings,
 ) -> anyhow::Result<Stack> {
     let proxies = Arc::new(RouteProxies::new(upstreams, settings)?);
@@ -43,6 +44,8 @@ pub(crate) fn stack(
         // A stored request carries its caller's address: on a resend its connection is gone.
         .map_stored_request(make_forwarded)
         .unknown_listener(probers)
+        // Not of this stack alone: a reload must not give all callers new limits.
+        .caller_usage(usage.clone())
         .build();
     Ok(layer.layer(UpstreamProblems::new(proxies, RouteLimits::new(settings))))
 }

@@ -69,7 +69,7 @@ pub struct KeySettings {
 /// What a key must look like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyFormat {
-    /// Anything visible.
+    /// Anything printable.
     Any,
     /// A UUID.
     Uuid,

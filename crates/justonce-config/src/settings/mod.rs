@@ -3,9 +3,11 @@
 mod access_log;
 mod address;
 mod complete;
+mod cors;
 mod fingerprint;
 mod gateway;
 mod key;
+mod per_caller;
 mod policy;
 mod probe;
 mod proxies;
@@ -25,8 +27,8 @@ pub use access_log::{AccessLog, AccessLogFormat, AccessLogTarget, LoggedQuery, M
 pub use gateway::Settings;
 pub(crate) use gateway::settings;
 pub use justonce_http::{
-    BodyMode, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes, ResponseEffect,
-    ScopePart, WhenBusy, WhenStoreDown,
+    BodyMode, CallerLimits, Cors, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes,
+    ResponseEffect, ScopePart, WhenBusy, WhenStoreDown,
 };
 pub use key::{KeyFormat, KeySettings};
 pub use probe::{Expected, ProbeHeader, ProbeOutcome, ProbeRequest, ProbeRule, ProbeSettings};

@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use http::HeaderName;
 use justonce_core::{MAX_BODY_BYTES, Policy};
-use justonce_http::{FingerprintRule, PathEscapes, Pattern, ScopePart, WhenBusy, WhenStoreDown};
+use justonce_http::{
+    CallerLimits, Cors, FingerprintRule, PathEscapes, Pattern, ScopePart, WhenBusy, WhenStoreDown,
+};
 
 use super::complete::{self, CompleteLayer};
+use super::cors::{self, CorsLayer};
 use super::fingerprint::{self, FingerprintLayer};
 use super::key::{self, KeyLayer, KeySettings};
+use super::per_caller::{self, PerCallerLayer};
 use super::policy::{self, PolicyLayer};
 use super::probe::{self, ProbeLayer, ProbeSettings};
 use super::scope;
@@ -38,6 +42,10 @@ tables! {
         group complete: CompleteLayer;
         /// How the upstream is asked what became of an unknown operation.
         table probe: ProbeLayer;
+        /// What each caller may use.
+        table per_caller: PerCallerLayer;
+        /// Which web pages of other origins may read the responses.
+        table cors: CorsLayer;
     }
 }
 
@@ -59,6 +67,10 @@ settings! {
         complete: Option<Vec<HeaderName>>,
         /// How the upstream is asked about unknown operations; nothing if it is not.
         probe: Option<ProbeSettings>,
+        /// What each caller may use; nothing if nothing is limited.
+        per_caller: Option<CallerLimits>,
+        /// Which web pages may read the responses; nothing if the gateway says nothing about that.
+        cors: Option<Cors>,
     } {
         /// The name of the [upstream](#upstreams) that its requests go to.
         upstream: String = custom(upstreams::name), default "default", example "payments";
@@ -154,13 +166,27 @@ pub(super) fn resolve(
     }
     let probe = probe::resolve(&table, policy.as_ref().map(Policy::lease_cap), report);
     let complete = complete::resolve(&table, report);
-    let RouteTable { mut route, fingerprint, complete: stored, .. } = table;
+    let RouteTable { mut route, fingerprint, complete: stored, cors, per_caller, .. } = table;
+    let cors = cors::resolve(cors, report);
+    let per_caller = per_caller::resolve(&per_caller, report);
     route.response_timeout.get_or_insert_with(|| timeout.clone());
     if let Some(body) = &mut route.request_body {
         body.value = complete::longest_body(&stored, body.value);
     }
     let fingerprint = fingerprint::resolve(fingerprint)?;
-    RouteSettings::of(route, name, pattern, key, fingerprint, policy?, complete, probe)
+    let policy = policy?;
+    RouteSettings::of(
+        route,
+        name,
+        pattern,
+        key,
+        fingerprint,
+        policy,
+        complete,
+        probe,
+        per_caller,
+        cors,
+    )
 }
 
 /// Callers may ask to wait as long as duplicates wait anyway.

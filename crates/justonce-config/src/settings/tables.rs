@@ -19,7 +19,7 @@ use crate::kind::{
 };
 
 /// More connections, executions or waiters than this are a mistake.
-const MANY: usize = 1_000_000;
+pub(super) const MANY: usize = 1_000_000;
 /// The longest request body that may be allowed, in bytes: it is held in memory.
 pub(super) const MAX_REQUEST_BYTES: usize = 1 << 30;
 

@@ -175,6 +175,7 @@ fn the_examples_in_the_reference_are_right() {
             "proxies.proxy_protocol" => "proxies.trusted = ['10.0.0.0/8']",
             "route.probe.request" => "defaults.probe.happened = ['200']",
             "route.complete" => "defaults.on_lapsed = 'rerun'",
+            "route.per_caller.burst" => "defaults.per_caller.rate = '50/s'",
             "route.response_timeout" => "defaults.lease_cap = '1h'",
             "route.upstream" => "upstreams.payments.urls = 'http://127.0.0.1:1'",
             "upstreams.NAME.tls.cert" => "upstreams.default.tls.key = 'k'",

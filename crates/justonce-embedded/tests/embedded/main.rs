@@ -11,6 +11,7 @@
 
 mod backup;
 mod clock_floor;
+mod closing;
 mod conformance;
 mod crash;
 mod damage;

@@ -88,7 +88,7 @@ async fn h03_lenient_takes_plain_text_as_it_is() {
 
 #[tokio::test]
 async fn h03_lenient_refuses_commas_quotes_and_what_is_not_visible() {
-    let wrong = ["a,b", r#"a"b"#, r#""abc"#, r#""abc" def"#, "a b", "a\tb", r#""a b""#];
+    let wrong = ["a,b", r#"a"b"#, r#""abc"#, r#""abc" def"#, "a b", "a\tb", "\"a\tb\""];
     assert_refused(Rule::default(), &wrong).await;
     let (world, upstream) = (World::new(), Upstream::counting());
     let app = world.app(&upstream);
@@ -406,4 +406,58 @@ async fn h10_a_caller_who_cannot_be_told_is_refused() {
     let headers = [("idempotency-key", "abc"), ("x-tenant", &long)];
     assert_problem(&send(&app, request("POST", "/a", &headers, "")).await, 400, "key-invalid");
     assert_eq!((upstream.calls(), world.probe.log().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn h57_a_key_in_quotes_may_contain_spaces() {
+    for rule in [Rule::default(), Rule::default().key_syntax(STRICT)] {
+        let (world, upstream) = (World::new(), Upstream::counting());
+        let app = world.app_with(&upstream, rule);
+        // Each space counts, also those at both ends.
+        let keys =
+            [r#""order 17""#, r#""order  17""#, r#"" order 17""#, r#""order 17 ""#, r#"" ""#];
+        for (number, key) in keys.iter().enumerate() {
+            let text = format!("payment {}", number + 1);
+            let first = send(&app, payment(key)).await;
+            assert_eq!((first.text(), first.is_replay()), (text.as_str(), false), "{key}");
+            let second = send(&app, payment(&format!("{key};v=1"))).await;
+            assert_eq!((second.text(), second.is_replay()), (text.as_str(), true), "{key}");
+            // Without its quotes the service would see another key.
+            assert_eq!(upstream.heard(number + 1).header("idempotency-key"), Some(*key));
+        }
+        let operation = upstream.heard(3).operation.unwrap();
+        assert_eq!(operation.key().as_str(), " order 17");
+    }
+}
+
+#[tokio::test]
+async fn h57_a_key_in_a_json_body_is_in_quotes_and_one_in_the_query_is_not() {
+    let (world, upstream) = (World::new(), Upstream::counting());
+    let source = KeySource::Json(JsonPointer::parse("/order").unwrap());
+    let app = world.app_with(&upstream, Rule::default().key_source(source));
+    let reply = send(&app, request("POST", "/a", &[], r#"{"order":"a b"}"#)).await;
+    assert_eq!(reply.code(), 201);
+    assert_eq!(upstream.heard(1).header("idempotency-key"), Some(r#""a b""#));
+
+    let rule = Rule::default().key_source(KeySource::Query("id".into()));
+    let app = world.app_with(&upstream, rule);
+    for path in ["/a?id=a+b", "/a?id=a%20b", "/a?id=+"] {
+        let reply = send(&app, request("POST", path, &[], "")).await;
+        assert_problem(&reply, 400, "key-invalid");
+        assert!(reply.json()["detail"].as_str().unwrap().contains("%2B"), "{reply:?}");
+    }
+    assert_eq!(send(&app, request("POST", "/a?id=a%2Bb", &[], "")).await.code(), 201);
+    assert_eq!(upstream.calls(), 2);
+}
+
+#[tokio::test]
+async fn h57_the_state_of_a_key_with_spaces_can_be_asked_for() {
+    let (world, upstream) = (World::new(), Upstream::counting());
+    let app = world.app(&upstream);
+    send(&app, payment(r#""order 17""#)).await;
+    for (key, state) in [("order%2017", "completed"), ("order17", "absent")] {
+        let path = format!("/.well-known/idempotency/{key}?path=/payments");
+        let reply = send(&app, request("GET", &path, &[], "")).await;
+        assert_eq!(reply.json()["state"], state, "{key}");
+    }
 }

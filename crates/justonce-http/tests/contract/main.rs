@@ -10,8 +10,10 @@
 
 mod support;
 
+mod caller_limits;
 mod circuit_breaker;
 mod concurrency;
+mod cors;
 mod disconnects;
 mod docs;
 mod errors;

@@ -1,8 +1,8 @@
 //! HTTP/2 to one upstream: connections that many requests share, each driven by a task of its own.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::header::{CONNECTION, HOST, HeaderName, TRANSFER_ENCODING, UPGRADE};
@@ -10,15 +10,15 @@ use http::uri::{Authority, Scheme};
 use http::{Request, Uri, Version};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::timeout;
 
 use super::connection::Connector;
 use super::headers::move_host;
 use super::request_body::RequestBody;
-use super::stream::StreamState;
+use super::stream::{SocketProbe, StreamState};
 
-/// How many requests share a connection: servers are asked to allow at least as many. What a
+/// How many requests share a connection at most, unless the upstream allows fewer. What a
 /// connection cannot take would wait in it, and could not be told from what was sent.
 const REQUESTS_PER_CONNECTION: usize = 100;
 /// The longest head of a response, in bytes: as many headers as with HTTP/1.1, of usual lengths.
@@ -27,6 +27,7 @@ const MAX_HEAD_BYTES: u32 = 64 * 1024;
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const SLOW: &str = "connecting to the upstream took too long";
+const FAILED: &str = "the upstream's connection failed";
 const FULL: &str = "all connections to the upstream are in use";
 
 pub(super) type Sender = http2::SendRequest<RequestBody>;
@@ -41,8 +42,18 @@ pub(super) struct Http2Pool {
 /// A connection that requests share.
 struct Shared {
     sender: Sender,
+    /// Gone with the task that drives it, so that the socket does not stay open for this.
+    probe: Weak<SocketProbe>,
     state: Arc<StreamState>,
-    requests: Arc<AtomicUsize>,
+    places: Arc<Places>,
+}
+
+/// How many requests a connection has, and how many its upstream allows.
+struct Places {
+    taken: AtomicUsize,
+    allowed: AtomicUsize,
+    /// Notified when a request ends: what is allowed is looked at again.
+    freed: Notify,
 }
 
 /// A place on a connection, for one request.
@@ -53,11 +64,12 @@ pub(super) struct Http2Slot {
 }
 
 /// Counts a request on its connection until it is dropped.
-pub(super) struct Http2Guard(Arc<AtomicUsize>);
+pub(super) struct Http2Guard(Arc<Places>);
 
 impl Drop for Http2Guard {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.taken.fetch_sub(1, Ordering::AcqRel);
+        self.0.freed.notify_one();
     }
 }
 
@@ -70,7 +82,7 @@ impl Http2Pool {
     pub(super) async fn acquire(&self, connector: &Connector) -> Result<Http2Slot, &'static str> {
         let acquired = timeout(connector.timeout, async {
             let mut open = self.open.lock().await;
-            open.retain(|one| !one.sender.is_closed());
+            open.retain(|one| !one.has_ended());
             if let Some(slot) = open.iter().find_map(Shared::slot) {
                 return Ok(slot);
             }
@@ -88,8 +100,8 @@ impl Http2Pool {
     /// How many connections are open, and how many of them nobody uses; nothing while one opens.
     pub(super) fn count(&self) -> (usize, usize) {
         let Ok(open) = self.open.try_lock() else { return (0, 0) };
-        let live = open.iter().filter(|one| !one.sender.is_closed());
-        let idle = live.clone().filter(|one| one.requests.load(Ordering::Relaxed) == 0);
+        let live = open.iter().filter(|one| !one.has_ended());
+        let idle = live.clone().filter(|one| one.places.taken.load(Ordering::Relaxed) == 0);
         (live.clone().count(), idle.count())
     }
 }
@@ -101,6 +113,7 @@ impl Shared {
             tracing::debug!(upstream = %connector.address, why, what);
             what
         })?;
+        let probe = Arc::new(stream.probe().map_err(|_| FAILED)?);
         let state = stream.state();
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())
@@ -109,23 +122,48 @@ impl Shared {
             .keep_alive_while_idle(true)
             .max_header_list_size(MAX_HEAD_BYTES);
         let handshake = http.handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = handshake.map_err(|_| "the upstream's connection failed")?;
+        let (sender, mut connection) = handshake.map_err(|_| FAILED)?;
         let upstream = connector.address.clone();
+        let asked = Arc::downgrade(&probe);
+        let places = Arc::new(Places {
+            taken: AtomicUsize::new(0),
+            allowed: AtomicUsize::new(REQUESTS_PER_CONNECTION),
+            freed: Notify::new(),
+        });
+        let known = Arc::clone(&places);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let _probe = probe;
+            let driven = loop {
+                // The upstream may change it at any time.
+                let allowed = connection.current_max_send_streams();
+                let allowed = allowed.clamp(1, REQUESTS_PER_CONNECTION);
+                known.allowed.store(allowed, Ordering::Release);
+                tokio::select! {
+                    driven = &mut connection => break driven,
+                    () = known.freed.notified() => {}
+                }
+            };
+            if let Err(error) = driven {
                 tracing::debug!(%upstream, %error, "an HTTP/2 connection broke off");
             }
         });
-        Ok(Self { sender, state, requests: Arc::default() })
+        Ok(Self { sender, probe: asked, state, places })
+    }
+
+    /// Whether it takes no more requests. The socket itself is asked: a request that was written to
+    /// a connection that the upstream has closed could not be told from one that it read.
+    fn has_ended(&self) -> bool {
+        self.sender.is_closed() || self.probe.upgrade().is_none_or(|probe| probe.has_ended())
     }
 
     fn slot(&self) -> Option<Http2Slot> {
         // Places are given under the lock of the pool, so none is given twice.
-        if self.requests.load(Ordering::Acquire) >= REQUESTS_PER_CONNECTION {
+        let Places { taken, allowed, .. } = &*self.places;
+        if taken.load(Ordering::Acquire) >= allowed.load(Ordering::Acquire) {
             return None;
         }
-        self.requests.fetch_add(1, Ordering::AcqRel);
-        let guard = Http2Guard(Arc::clone(&self.requests));
+        taken.fetch_add(1, Ordering::AcqRel);
+        let guard = Http2Guard(Arc::clone(&self.places));
         Some(Http2Slot { sender: self.sender.clone(), state: Arc::clone(&self.state), guard })
     }
 }

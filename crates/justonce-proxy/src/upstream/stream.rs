@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +67,18 @@ impl Stream {
         Arc::clone(&self.state)
     }
 
+    /// A second handle to the socket, which whoever does not own the stream can ask about its end.
+    pub(super) fn probe(&self) -> io::Result<SocketProbe> {
+        Ok(SocketProbe(self.tcp().as_fd().try_clone_to_owned()?.into()))
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match &self.socket {
+            Either::Left(stream) => stream,
+            Either::Right(stream) => stream.get_ref().0,
+        }
+    }
+
     fn recorded<T>(&self, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if matches!(wrote, Poll::Ready(Ok(_))) {
             self.state.wrote.store(true, Ordering::Relaxed);
@@ -75,12 +88,8 @@ impl Stream {
 
     /// Whether the kernel has the end of an idle connection. Nothing else should have arrived.
     fn is_closed(&self) -> io::Result<bool> {
-        let socket = match &self.socket {
-            Either::Left(stream) => stream,
-            Either::Right(stream) => stream.get_ref().0,
-        };
         let mut byte = [MaybeUninit::uninit()];
-        match SockRef::from(socket).peek(&mut byte) {
+        match SockRef::from(self.tcp()).peek(&mut byte) {
             Ok(0) => Ok(true),
             // A response without a request, or the end of a TLS session: the server is closing.
             Ok(_) => Err(io::Error::new(
@@ -89,6 +98,22 @@ impl Stream {
             )),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(false),
             Err(why) => Err(why),
+        }
+    }
+}
+
+/// A socket that somebody else reads and writes.
+#[derive(Debug)]
+pub(super) struct SocketProbe(socket2::Socket);
+
+impl SocketProbe {
+    /// Whether the kernel has its end, and nothing before that is left to be read. The runtime may
+    /// not know yet.
+    pub(super) fn has_ended(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        match self.0.peek(&mut byte) {
+            Ok(read) => read == 0,
+            Err(why) => why.kind() != io::ErrorKind::WouldBlock,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! HTTP/2 to upstreams: what arrives, and what counts as not sent.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,7 +17,7 @@ use http_body_util::{BodyExt, Full};
 use justonce_http::ResponseEffect;
 use justonce_proxy::{HealthCheck, Protocol, Proxy, ProxyError, ProxySettings, UpstreamAddress};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 use crate::parts::{Dead, Upstream, proxy_settings, url};
@@ -242,6 +244,49 @@ async fn after_a_goaway_requests_go_over_another_connection() {
     assert!(upstream.connections() >= 3, "{}", upstream.connections());
 }
 
+/// Answers one request of each connection, and closes it when it is told to, without a goodbye. On
+/// a thread of its own, so that it can go on while the caller's runtime does nothing.
+fn closing(
+    mut must_close: mpsc::UnboundedReceiver<()>,
+    closed: std::sync::mpsc::Sender<()>,
+) -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let serving = async move {
+        let listener = TcpListener::from_std(listener).unwrap();
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            let (_, respond) = connection.accept().await.unwrap().unwrap();
+            ok(respond);
+            tokio::select! {
+                _ = poll_fn(|cx| connection.poll_closed(cx)) => {}
+                _ = must_close.recv() => {}
+            }
+            drop(connection);
+            if closed.send(()).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::spawn(move || runtime.block_on(serving));
+    address
+}
+
+#[tokio::test]
+async fn h40_a_connection_that_was_closed_between_two_requests_is_not_used() {
+    let (close, must_close) = mpsc::unbounded_channel();
+    let (closed, is_closed) = std::sync::mpsc::channel();
+    let proxy = Proxy::new(speaking(url(closing(must_close, closed)))).unwrap();
+    for _ in 0..20 {
+        assert_eq!(pay(&proxy).await, (200, None));
+        close.send(()).unwrap();
+        // The runtime hears nothing of it: the next request comes at once.
+        is_closed.recv().unwrap();
+    }
+}
+
 #[tokio::test]
 async fn more_than_a_hundred_requests_take_another_connection() {
     let (reached, mut held) = mpsc::unbounded_channel();
@@ -269,6 +314,41 @@ async fn more_than_a_hundred_requests_take_another_connection() {
         assert_eq!(one.await.unwrap(), (200, None));
     }
     assert_eq!(proxy.status().remove(0).idle, 2);
+}
+
+#[tokio::test]
+async fn no_more_requests_share_a_connection_than_its_upstream_allows() {
+    let (reached, mut held) = mpsc::unbounded_channel();
+    let upstream = Upstream::start(move |stream| {
+        let reached = reached.clone();
+        async move {
+            let mut builder = h2::server::Builder::new();
+            let mut connection = builder.max_concurrent_streams(2).handshake(stream).await.unwrap();
+            while let Some(Ok((_, respond))) = connection.accept().await {
+                reached.send(respond).unwrap();
+            }
+        }
+    })
+    .await;
+    let proxy = proxy(&upstream);
+    let start = || {
+        let proxy = proxy.clone();
+        tokio::spawn(async move { pay(&proxy).await })
+    };
+    // With its answer it is known what the upstream allows.
+    let first = start();
+    ok(held.recv().await.unwrap());
+    assert_eq!(first.await.unwrap(), (200, None));
+    let running: Vec<_> = (0..4).map(|_| start()).collect();
+    let mut all = Vec::new();
+    while all.len() < 4 {
+        all.push(held.recv().await.unwrap());
+    }
+    assert_eq!(upstream.connections(), 2);
+    all.into_iter().for_each(ok);
+    for one in running {
+        assert_eq!(one.await.unwrap(), (200, None));
+    }
 }
 
 #[tokio::test]

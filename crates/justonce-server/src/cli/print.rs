@@ -222,8 +222,13 @@ fn contents(outcome: &OutcomeDetail) {
     }
 }
 
+/// A key. One with spaces is in quotes, as its client wrote it: else its ends could not be seen.
 fn key_text(key: Option<&str>) -> String {
-    key.map_or_else(|| "-".to_owned(), visible)
+    match key {
+        None => "-".to_owned(),
+        Some(key) if key.contains(' ') => format!("{:?}", visible(key)),
+        Some(key) => visible(key),
+    }
 }
 
 fn scope(parts: Option<&BTreeMap<String, String>>) -> String {

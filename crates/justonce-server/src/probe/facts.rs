@@ -29,9 +29,11 @@ pub(super) fn target(template: &Template, about: &Unresolved) -> Option<String> 
     template.fill(encoded)
 }
 
-/// The value of a header.
+/// The value of a header; nothing if it would arrive as another one, because spaces at its ends are
+/// lost on the way.
 pub(super) fn value(template: &Template, about: &Unresolved) -> Option<String> {
-    template.fill(|name| fact(about, name))
+    let value = template.fill(|name| fact(about, name))?;
+    (value.trim() == value).then_some(value)
 }
 
 #[cfg(test)]
@@ -62,5 +64,18 @@ pub(super) mod tests {
         let mut stranger = about("k");
         stranger.scope = Scope::global();
         assert_eq!(target(&template, &stranger), None, "without a tenant there is no question");
+    }
+
+    #[test]
+    fn a_key_that_a_header_cannot_carry_is_not_asked_about() {
+        let template = Template::parse("{key}").unwrap();
+        let asked = |key: &str| value(&template, &about(key));
+        assert_eq!(asked("order 17").as_deref(), Some("order 17"));
+        for lost in [" order", "order ", " "] {
+            assert_eq!(asked(lost), None, "{lost:?} would ask about another operation");
+            assert!(target(&Template::parse("/a?k={key}").unwrap(), &about(lost)).is_some());
+        }
+        let inside = Template::parse("key={key}.").unwrap();
+        assert_eq!(value(&inside, &about("a ")).as_deref(), Some("key=a ."));
     }
 }

@@ -1,9 +1,11 @@
 //! `justonce demo`, as a newcomer runs it: the built binary, its output, its exit code.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -84,14 +86,21 @@ fn a_gateway_that_cannot_start_is_told_with_its_log() {
     assert!(notes.contains(&port), "{notes}");
 }
 
-/// The curl lines, as they are printed, once the demo invites to try them.
-fn invitation(demo: &mut Child) -> Vec<String> {
-    let lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
-    lines
-        .map(|line| line.trim().to_owned())
-        .filter(|line| line.starts_with("curl"))
-        .take(3)
-        .collect()
+/// Starts a demo whose output is a terminal, and returns what is printed there until it says how
+/// it is stopped. The terminal stays open with the lines.
+fn on_a_terminal(command: &mut Command) -> (Child, Vec<String>, impl Read + use<>) {
+    let terminal = openpty(None, None).unwrap();
+    let demo = command.stdout(terminal.slave).stderr(Stdio::null()).spawn().unwrap();
+    // Drops this side's handle of the terminal: a demo that dies ends it.
+    command.stdout(Stdio::null());
+    let mut output = BufReader::new(File::from(terminal.master));
+    let mut lines = Vec::new();
+    while !lines.last().is_some_and(|line: &String| line.contains("Ctrl-C")) {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        lines.push(line.trim().to_owned());
+    }
+    (demo, lines, output)
 }
 
 /// What a shell makes of a line.
@@ -104,8 +113,8 @@ fn pasted(line: &str) -> String {
 fn the_curl_lines_work_and_a_signal_stops_everything() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = demo(directory.path(), &["--operations", "5"]);
-    let mut demo = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let lines = invitation(&mut demo);
+    let (mut demo, lines, _terminal) = on_a_terminal(&mut command);
+    let lines: Vec<_> = lines.into_iter().filter(|line| line.starts_with("curl")).collect();
     let [first, replay, mismatch] = &lines[..] else { panic!("three lines: {lines:?}") };
     let (first, replay, mismatch) = (pasted(first), pasted(replay), pasted(mismatch));
     assert!(first.starts_with("http/1.1 201"), "{first}");
@@ -123,6 +132,33 @@ fn the_curl_lines_work_and_a_signal_stops_everything() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     let gone = pasted(&lines[0]);
     assert_eq!(gone, "", "the gateway has ended");
+}
+
+#[test]
+fn without_a_terminal_it_ends_after_its_table() {
+    let output = run(&["--operations", "5", "--seed", "7"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{text}\n{notes}");
+    assert!(text.contains("verdict: PASSED"), "{text}");
+    assert!(!text.contains("curl") && !text.contains("Ctrl-C"), "{text}");
+    assert!(notes.contains("no terminal"), "{notes}");
+}
+
+#[test]
+fn on_a_terminal_it_may_still_end_after_its_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = demo(directory.path(), &["--once", "--operations", "5", "--seed", "7"]);
+    let terminal = openpty(None, None).unwrap();
+    let mut demo = command.stdout(terminal.slave).stderr(Stdio::null()).spawn().unwrap();
+    // The last handle of this side: with it the terminal ends together with the demo.
+    drop(command);
+    let mut text = Vec::new();
+    // A terminal that nobody writes to any more ends with an error.
+    let _ = File::from(terminal.master).read_to_end(&mut text);
+    let text = String::from_utf8(text).unwrap();
+    assert!(demo.wait().unwrap().success(), "{text}");
+    assert!(text.contains("verdict: PASSED") && !text.contains("curl"), "{text}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn odd_operation(number: usize, policy: Arc<Policy>) -> Result<Operation, Deviat
         _ => Scope::builder().tenant("t".repeat(1000)).build()?,
     };
     let mark = char::from_digit(u32::try_from(number)?, 36).unwrap_or('z');
-    let key = Key::client(format!("{mark}{}", "~'\"\\{}*?".repeat(MAX_KEY_BYTES / 9)))?;
+    let key = Key::client(format!("{mark}{} ", " ~'\"\\{}*?".repeat(MAX_KEY_BYTES / 9 - 1)))?;
     let print = match number % 3 {
         0 => Fingerprint::of(&scope, b"asked"),
         1 => Fingerprint::UNCHECKED,

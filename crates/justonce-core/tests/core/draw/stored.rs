@@ -164,7 +164,7 @@ pub(crate) fn scope() -> impl Strategy<Value = Scope> {
 
 fn subject() -> impl Strategy<Value = Arc<Subject>> {
     let fingerprint = (any::<u8>(), any::<[u8; 32]>());
-    (scope(), "[!-~]{1,40}", fingerprint, time()).prop_map(|(scope, key, (version, digest), at)| {
+    (scope(), "[ -~]{1,40}", fingerprint, time()).prop_map(|(scope, key, (version, digest), at)| {
         Arc::new(Subject {
             scope,
             key: Key::client(key).expect("a valid key"),

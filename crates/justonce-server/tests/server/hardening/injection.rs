@@ -45,10 +45,10 @@ fn no_key_becomes_a_line_of_the_services_request() {
     // Not even what is visible can leave its quotes.
     for key in ["a\\\"; x-injected", "a\\\\", "a,b"] {
         let answer = send(address, "/json", "", &format!("{{\"id\":\"{key}\"}}"));
-        assert_eq!(answer.status(), if key.contains(' ') { 400 } else { 201 }, "{key}");
+        assert_eq!(answer.status(), 201, "{key}");
     }
     assert_eq!(tape.count("\r\nx-injected"), 0, "{}", tape.text());
-    assert_eq!(tape.count("post /json"), 2);
+    assert_eq!(tape.count("post /json"), 3);
     assert_eq!(pay(address, "well", "x").status(), 201);
     gateway.resident_mib();
 }
@@ -56,7 +56,7 @@ fn no_key_becomes_a_line_of_the_services_request() {
 #[test]
 fn quoted_keys_with_control_characters_are_refused() {
     let (_home, gateway, tape) = Tape::behind("");
-    for key in ["\"a\tb\"", "\"a\\rb\"", "\"a\\nb\"", "\"a\\u000ab\"", "\"a\x7fb\"", "\"a b\""] {
+    for key in ["\"a\tb\"", "\"a\\rb\"", "\"a\\nb\"", "\"a\\u000ab\"", "\"a\x7fb\""] {
         let header = format!("idempotency-key: {key}\r\n");
         let answer = send_raw(gateway.address, header.as_bytes());
         assert_eq!(answer.map(|answer| answer.status()), Some(400), "{key:?}");

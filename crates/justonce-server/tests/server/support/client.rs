@@ -1,7 +1,7 @@
 //! A client that can stop anywhere.
 
 use std::io::{BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::support::process::LIMIT;
@@ -18,6 +18,19 @@ pub(crate) struct Call {
 impl Call {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        Self { stream: BufReader::new(stream) }
+    }
+
+    /// The same from another address of this machine.
+    pub(crate) fn connect_from(from: Ipv4Addr, address: SocketAddr) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind((from, 0).into()).unwrap();
+            socket.connect(address).await.unwrap().into_std().unwrap()
+        });
+        stream.set_nonblocking(false).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         Self { stream: BufReader::new(stream) }
     }

@@ -1,4 +1,4 @@
-//! Where keys come from and what they must look like: h01 to h10.
+//! Where keys come from and what they must look like: h01 to h10, h57.
 
 use super::every::on_every_store;
 use super::http2;
@@ -6,6 +6,7 @@ use super::place::Place;
 use super::stage::{Stage, assert_fresh, assert_problem, assert_replay};
 use crate::gateway::stage::BODY;
 use crate::support::client::Call;
+use crate::support::process::justonce;
 
 on_every_store! {
     h01_a_string_is_the_key_and_its_parameters_are_ignored,
@@ -21,6 +22,7 @@ on_every_store! {
     h09_put_and_delete_opt_in,
     h10_two_principals_with_one_key_never_meet,
     h10_tenant_method_and_route_are_parts_of_the_name,
+    h57_a_key_in_quotes_may_contain_spaces,
 }
 
 const STRICT: &str = "[[route]]\nmatch = 'POST /strict'\nkey_syntax = 'strict'\n";
@@ -78,7 +80,7 @@ fn h03_lenient_takes_plain_text_as_it_is(place: &Place) {
         assert_fresh(&stage.pay(key), number);
         assert_replay(&stage.pay(key), number);
     }
-    assert_refused(&stage, "/payments", &["a,b", r#"a"b"#, r#""abc"#, "a b", r#""a b""#, "café"]);
+    assert_refused(&stage, "/payments", &["a,b", r#"a"b"#, r#""abc"#, "a b", "café"]);
 }
 
 fn h04_two_lines_are_refused_over_http_1_and_2(place: &Place) {
@@ -266,5 +268,31 @@ fn h10_tenant_method_and_route_are_parts_of_the_name(place: &Place) {
     }
     for (number, one) in all.into_iter().enumerate() {
         assert_replay(&ask(one), number + 1);
+    }
+}
+
+fn h57_a_key_in_quotes_may_contain_spaces(place: &Place) {
+    let stage = place.counting(STRICT);
+    let keys = [r#""order 17""#, r#"" order 17""#, r#""order 17 ""#, r#""order  17""#];
+    for (number, key) in keys.iter().enumerate() {
+        for path in ["/strict", "/payments"] {
+            let count = stage.service.calls() + 1;
+            assert_fresh(&stage.post(path, key, BODY), count);
+            assert_replay(&stage.post(path, &format!("{key};v=1"), BODY), count);
+            assert_eq!(stage.service.heard(count).header("idempotency-key"), Some(*key));
+        }
+        // Over the other version of HTTP it is the same key.
+        let headers = [("idempotency-key", *key)];
+        let answer = http2::post(stage.gateway.address, "/payments", &headers, BODY);
+        assert!(answer.is_replay() && answer.text() == format!("payment {}", 2 * number + 2));
+    }
+    assert_eq!(stage.state("order%2017"), "completed");
+    assert_refused(&stage, "/payments", &["order 17", r#"order "17""#]);
+    // What would be trimmed on its way to a terminal is in quotes there.
+    let admin = format!("http://{}", stage.gateway.admin);
+    let list = justonce().args(["keys", "list", "--admin", &admin]).output().unwrap();
+    let rows = String::from_utf8(list.stdout).unwrap();
+    for key in keys {
+        assert!(rows.contains(key), "{key}: {rows}");
     }
 }

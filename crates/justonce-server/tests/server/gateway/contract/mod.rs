@@ -27,7 +27,9 @@
 #![warn(dead_code)]
 
 mod away;
+mod caller_limits;
 mod concurrency;
+mod cors;
 mod errors;
 mod every;
 mod execution;
