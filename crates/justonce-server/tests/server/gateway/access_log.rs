@@ -133,7 +133,7 @@ fn h54_lines_say_how_each_request_was_answered() {
         ("PUT /free", true, "[]", ended("PUT /free", "passed", 200, true)),
         ("GET /payments?token=sk-secret", true, "", ended("", "passed", 200, true)),
         (page, true, "", ended("", "page", 200, false)),
-        ("POST //payments%2F", true, "", ended("", "refused", 400, false)),
+        ("POST //payments%2F", true, "", ended("default", "refused", 400, false)),
     ]
     .into_iter()
     .enumerate()
