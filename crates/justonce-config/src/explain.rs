@@ -6,11 +6,12 @@ use justonce_core::{AfterRetention, OnLapsed};
 
 use super::explain_upstream::{forwards_to, of_route, said};
 use super::settings::{
-    BodyMode, Cors, Expected, JsonFields, KeyFormat, KeySettings, KeySource, KeySyntax,
-    PathEscapes, ProbeOutcome, ProbeRule, ResponseEffect, RouteSettings, ScopePart, Settings,
+    AccessLog, AccessLogFormat, AccessLogTarget, BodyMode, Cors, Expected, JsonFields, KeyFormat,
+    KeySettings, KeySource, KeySyntax, LoggedQuery, MadeTrace, PathEscapes, ProbeOutcome,
+    ProbeRule, Proxies, ProxyHeader, ResponseEffect, RouteSettings, ScopePart, Settings,
     StatusRule, StoreUrl, WhenBusy, WhenStoreDown,
 };
-use super::warnings::{REFRESHED, is_by_token};
+use super::warnings::{REFRESHED, is_by_address, is_by_token};
 use super::words::{duration, header, headers, list, size, wrap};
 
 /// The widest line, in characters.
@@ -22,6 +23,7 @@ const REST: &str = "Everything else: POST and PATCH that no route is for";
 #[must_use]
 pub fn explain(settings: &Settings) -> String {
     let mut parts = vec![wrap(&gateway(settings), "", "", WIDTH)];
+    let explain_route = |route: &RouteSettings, rest: &str| explain_route(route, rest, settings);
     let upstreams = settings.upstreams.iter().filter_map(|upstream| said(upstream, settings));
     parts.extend(upstreams.map(|(head, said)| {
         let lines: Vec<String> = said.iter().map(|text| bullet(text)).collect();
@@ -73,14 +75,73 @@ fn gateway(settings: &Settings) -> String {
         ),
     };
     format!(
-        "The gateway listens on {} {tls} and forwards to {}. Records are kept {store}. \
-         {admin}{callbacks}{breaker}{drain}",
+        "The gateway listens on {} {tls} and forwards to {}. {} Records are kept {store}. \
+         {admin}{callbacks}{breaker}{drain}{}",
         settings.listen,
         forwards_to(settings),
+        proxies_words(&settings.proxies),
+        log_words(settings),
     )
 }
 
-fn explain_route(route: &RouteSettings, rest: &str) -> String {
+/// Who is taken for the client.
+fn proxies_words(proxies: &Proxies) -> String {
+    if proxies.trusted.is_empty() {
+        return "No proxy in front is trusted: the client of a request is whoever connects, and \
+                what it says about other addresses is replaced."
+            .to_owned();
+    }
+    let header = match proxies.header {
+        ProxyHeader::XForwarded => "X-Forwarded-For",
+        ProxyHeader::Forwarded => "Forwarded",
+    };
+    let protocol = if proxies.proxy_protocol {
+        " Every connection must come from one of them and begin with a PROXY protocol header."
+    } else {
+        ""
+    };
+    format!(
+        "Proxies at {} are trusted: the client of a request from them is the last address in \
+         `{header}` that is none of theirs. What others say is replaced.{protocol}",
+        list(&proxies.trusted)
+    )
+}
+
+/// What is logged of requests, and what traces they get.
+fn log_words(settings: &Settings) -> String {
+    let AccessLog { to, format, query, gets } = &settings.access_log;
+    let mut words = String::new();
+    if let Some(to) = to {
+        let to = match to {
+            AccessLogTarget::Stdout => "to standard output".to_owned(),
+            AccessLogTarget::File(path) => format!("to {}", path.display()),
+        };
+        let format = match format {
+            AccessLogFormat::Text => "as text",
+            AccessLogFormat::Json => "as JSON",
+            AccessLogFormat::Combined => "in the combined format",
+        };
+        let which = if *gets < 1.0 {
+            format!("Every request, but only {} % of GET and HEAD,", (gets * 1e5).round() / 1e3)
+        } else {
+            "Every request".to_owned()
+        };
+        let query = match query {
+            LoggedQuery::None => "without its query",
+            LoggedQuery::Names => "with the names of its query's parameters",
+            LoggedQuery::Values => "with its query",
+        };
+        words.push_str(&format!(" {which} is logged {format} {to}, {query}."));
+    }
+    match settings.trace.make {
+        MadeTrace::No => {}
+        MadeTrace::Unsampled => words.push_str(" A request without a trace gets one, not sampled."),
+        MadeTrace::Sampled => words.push_str(" A request without a trace gets one, sampled."),
+    }
+    words
+}
+
+fn explain_route(route: &RouteSettings, rest: &str, settings: &Settings) -> String {
     let head = match &route.pattern {
         None => rest.to_owned(),
         Some(pattern) if pattern.to_string() == route.name => format!("Route {pattern}"),
@@ -93,7 +154,7 @@ fn explain_route(route: &RouteSettings, rest: &str) -> String {
     };
     let mut said = vec![
         format!("Key: {}", key_words(key)),
-        format!("Scope: {}", scope_words(route)),
+        format!("Scope: {}", scope_words(route, &settings.proxies)),
         format!("Same request: {}", fingerprint_words(route)),
         format!("Concurrent duplicate: {}", busy_words(route)),
         format!("After a crash: {}", lapsed_words(route)),
@@ -147,7 +208,7 @@ fn key_words(key: &KeySettings) -> String {
     words
 }
 
-fn scope_words(route: &RouteSettings) -> String {
+fn scope_words(route: &RouteSettings, proxies: &Proxies) -> String {
     let (mut principals, mut tenants) = (Vec::new(), Vec::new());
     for part in &route.scope {
         match part {
@@ -156,6 +217,7 @@ fn scope_words(route: &RouteSettings) -> String {
             }
             ScopePart::Principal(name) => principals.push(header(name)),
             ScopePart::Cookie(name) => principals.push(format!("the cookie `{name}`")),
+            ScopePart::Address => principals.push("its address".to_owned()),
             ScopePart::Tenant(header) => tenants.push(header),
             _ => principals.push("another part of the request".to_owned()),
         }
@@ -173,11 +235,19 @@ fn scope_words(route: &RouteSettings) -> String {
     let nameless = if principals.is_empty() {
         "Callers that send none of it share a namespace of their own."
     } else {
-        "Callers that send none of it share a namespace of their own, and get an outcome only with \
-         the very same `Cookie`."
+        "Callers of whom none of it is known share a namespace of their own, and get an outcome \
+         only with the very same `Cookie`."
+    };
+    let address = match (is_by_address(route), proxies.trusted.is_empty()) {
+        (false, _) => "",
+        (true, true) => {
+            " The address is that of the connection, since no proxy is trusted: behind a proxy all \
+             callers have the same, and get each other's outcomes."
+        }
+        (true, false) => " The address is the one that trusted proxies tell.",
     };
     let refreshed = if is_by_token(route) { format!(" {REFRESHED}") } else { String::new() };
-    format!("a key belongs to {}. {nameless}{refreshed}", list(&parts))
+    format!("a key belongs to {}. {nameless}{address}{refreshed}", list(&parts))
 }
 
 fn fingerprint_words(route: &RouteSettings) -> String {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Method;
 use http::header::{AUTHORIZATION, COOKIE, SET_COOKIE};
 use justonce_core::OnLapsed;
+use justonce_net::AddressRange;
 
 use super::covers::Reach;
 use super::settings::{
@@ -52,15 +53,9 @@ pub fn warnings(settings: &Settings) -> Vec<Warning> {
     found.extend(unused(settings));
     for route in settings.all_routes() {
         found.extend(takes_all_places(settings, route));
-    }
-    for route in &settings.routes {
-        let texts = of_route(route).into_iter();
+        let texts = of_route(route).into_iter().chain(by_address(route, settings));
         found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
     }
-    let rest = &settings.default_route;
-    found.extend(
-        of_route(rest).into_iter().map(|text| Warning { route: Some(rest.name.clone()), text }),
-    );
     found
 }
 
@@ -101,6 +96,11 @@ pub(super) fn is_by_token(route: &RouteSettings) -> bool {
     })
 }
 
+/// Whether a route tells callers apart by their addresses.
+pub(super) fn is_by_address(route: &RouteSettings) -> bool {
+    route.scope.contains(&ScopePart::Address)
+}
+
 /// What that means.
 pub(super) const REFRESHED: &str = "A refreshed bearer token is a new caller: a retry that comes \
                                     with it executes again.";
@@ -126,7 +126,30 @@ fn gateway(settings: &Settings) -> Vec<&'static str> {
     if exposed {
         texts.push("`admin` can be reached from other machines, and its token goes in cleartext");
     }
+    if settings.proxies.trusted.iter().any(AddressRange::is_everything) {
+        texts.push("`proxies.trusted` has every address: any client can claim to be another one");
+    }
     texts
+}
+
+/// Callers that cannot be told apart by their addresses.
+fn by_address(route: &RouteSettings, settings: &Settings) -> Option<String> {
+    if route.key.is_none() || !is_by_address(route) {
+        return None;
+    }
+    if settings.proxies.trusted.is_empty() {
+        return Some(
+            "`scope` with `address`, and no proxy is trusted: behind a proxy all callers have its \
+             address; name it in `proxies.trusted`"
+                .into(),
+        );
+    }
+    let is_other = |part: &ScopePart| !matches!(part, ScopePart::Address | ScopePart::Tenant(_));
+    (!route.scope.iter().any(is_other)).then(|| {
+        "`scope` by `address` alone: callers behind one address, as in an office, get each other's \
+         responses, and a retry from another address executes again"
+            .into()
+    })
 }
 
 /// Upstreams that no route names.

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::hash::BuildHasherDefault;
 
 use http::header::{AUTHORIZATION, COOKIE, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, request};
 use justonce_core::store::IdHasher;
 use justonce_core::{Canonical, FingerprintKey, Scope, ScopeBuilder, ScopeError};
 use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
+use crate::client::ClientAddress;
 use crate::problem::{Problem, ProblemCode};
 use crate::rule::{Rule, ScopePart};
 use crate::target::compared_host;
@@ -25,6 +26,21 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// done for a duplicate, and most callers come again.
 #[derive(Debug)]
 pub(crate) struct Scopes(Cache<[u8; 32], Caller, UnitWeighter, BuildHasherDefault<IdHasher>>);
+
+/// What may identify the caller of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestHead<'r> {
+    pub(crate) method: &'r Method,
+    pub(crate) headers: &'r HeaderMap,
+    pub(crate) extensions: &'r Extensions,
+}
+
+impl<'r> RequestHead<'r> {
+    pub(crate) fn of(parts: &'r request::Parts) -> Self {
+        let (method, headers) = (&parts.method, &parts.headers);
+        Self { method, headers, extensions: &parts.extensions }
+    }
+}
 
 /// The caller of a request.
 #[derive(Clone, Debug)]
@@ -82,15 +98,15 @@ impl Scopes {
         &self,
         rule: &Rule,
         route: &str,
-        method: &Method,
-        headers: &HeaderMap,
+        head: &RequestHead<'_>,
     ) -> Result<Caller, ScopeError> {
+        let headers = head.headers;
         let mut hashed = Vec::with_capacity(CREDENTIAL_BYTES);
         let mut add = |bytes: &[u8]| {
             hashed.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
             hashed.extend_from_slice(bytes);
         };
-        add(method.as_str().as_bytes());
+        add(head.method.as_str().as_bytes());
         let host = compared_host(headers);
         add(&[u8::from(host.is_some())]);
         add(host.as_deref().unwrap_or_default());
@@ -111,34 +127,33 @@ impl Scopes {
                 ScopePart::Cookie(name) => {
                     cookies_named(headers, name).for_each(|value| add_value(0, value));
                 }
+                ScopePart::Address => {
+                    address(head).iter().for_each(|text| add_value(0, text.as_bytes()));
+                }
             }
         }
         let hash = *blake3::hash(&hashed).as_bytes();
         if let Some(caller) = self.0.get(&hash) {
             return Ok(caller);
         }
-        let caller = caller(rule, route, method, headers)?;
+        let caller = caller(rule, route, head)?;
         self.0.insert(hash, caller.clone());
         Ok(caller)
     }
 }
 
 /// Builds the scope of a request: its route, method and caller.
-fn caller(
-    rule: &Rule,
-    route: &str,
-    method: &Method,
-    headers: &HeaderMap,
-) -> Result<Caller, ScopeError> {
-    let builder = Scope::builder().route(route).part("method", method.as_str());
-    let parts = Parts::of(rule, headers, builder);
+fn caller(rule: &Rule, route: &str, head: &RequestHead<'_>) -> Result<Caller, ScopeError> {
+    let headers = head.headers;
+    let builder = Scope::builder().route(route).part("method", head.method.as_str());
+    let parts = Parts::of(rule, head, builder);
     let scope = parts.builder.build()?;
     let identifies = |part: &ScopePart| !matches!(part, ScopePart::Tenant(_));
     let is_by_caller = rule.scope.iter().any(identifies);
     let is_known = if is_by_caller { parts.is_identified } else { parts.has_tenant };
     let limited_as = if is_known && rule.caller_limits.is_some() {
         // With all methods together, so that another method is no way around a limit.
-        let of_all = Parts::of(rule, headers, Scope::builder().route(route)).builder.build()?;
+        let of_all = Parts::of(rule, head, Scope::builder().route(route)).builder.build()?;
         Some(*blake3::hash(of_all.as_str().as_bytes()).as_bytes())
     } else {
         None
@@ -162,7 +177,8 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(rule: &Rule, headers: &HeaderMap, mut builder: ScopeBuilder) -> Self {
+    fn of(rule: &Rule, head: &RequestHead<'_>, mut builder: ScopeBuilder) -> Self {
+        let headers = head.headers;
         let (mut is_identified, mut has_tenant) = (false, false);
         for (number, part) in rule.scope.iter().enumerate() {
             // A missing value differs from an empty one, so callers without a credential share no
@@ -187,6 +203,10 @@ impl Parts {
                     let values = cookies_named(headers, name).map(Cow::Borrowed);
                     secret(builder, "cookie", credential(values))
                 }
+                ScopePart::Address => {
+                    let known = address(head).map(|text| Credential { text, is_blank: false });
+                    secret(builder, "address", known)
+                }
                 ScopePart::Tenant(name) => match credential(lines(headers, name)) {
                     Some(value) => {
                         has_tenant |= !value.is_blank;
@@ -198,6 +218,12 @@ impl Parts {
         }
         Self { builder, is_identified, has_tenant }
     }
+}
+
+/// The address of the client, if it is known.
+fn address(head: &RequestHead<'_>) -> Option<String> {
+    let ClientAddress(address) = head.extensions.get()?;
+    Some(address.to_canonical().to_string())
 }
 
 /// The problem of a caller whose scope cannot be built.

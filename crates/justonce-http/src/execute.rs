@@ -25,6 +25,7 @@ use crate::meters::Disposition;
 use crate::outcome::{Captured, Filter, is_bodiless, outcome};
 use crate::problem::{Problem, ProblemCode};
 use crate::read::{Reservation, declared_length};
+use crate::report::Notes;
 use crate::routes::Route;
 use crate::shared::{FAILED, Shared, instance_of, unknown_problem};
 
@@ -40,6 +41,7 @@ pub(crate) struct Execution<S> {
     pub(crate) parts: request::Parts,
     pub(crate) body: WholeBody,
     pub(crate) held: Held,
+    pub(crate) notes: Notes,
 }
 
 /// What an operation holds until it has ended.
@@ -72,7 +74,7 @@ impl<S> Execution<S> {
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         R: Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        let Self { shared, route, operation, service, parts, body, held } = self;
+        let Self { shared, route, operation, service, parts, body, held, notes } = self;
         // Boxed: it is large, and moved a few times before the service gets it.
         let request = Box::new(Request::from_parts(parts, RequestBody::whole(body)));
         async move {
@@ -93,10 +95,13 @@ impl<S> Execution<S> {
             }
             // Before the caller knows: it may begin the next one at once.
             drop(held);
+            // Before the end of a stream is passed on.
+            notes.answered(Some(&operation), disposition, attempt);
             let result = conclude(ran, response, &shared, &route);
             route.meters.processing.record(start.elapsed().as_secs_f64());
             let response = result.as_ref().and_then(|result| result.as_ref().ok());
-            shared.log_request(&route, Some(&operation), disposition, attempt, response);
+            let of = (&*route, &notes);
+            shared.log_request(of, Some(&operation), disposition, attempt, response);
             if disposition == Disposition::Abandoned {
                 // A service that timed out may have reported a cause before.
                 let explained =
@@ -113,6 +118,7 @@ impl<S> Execution<S> {
                     status = report.status,
                     cause = report.cause.as_deref(),
                     owner = shared.engine.owner().as_str(),
+                    trace_id = notes.trace.map(tracing::field::display),
                     duration_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
                     "an operation may have taken effect"
                 );

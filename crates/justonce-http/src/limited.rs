@@ -4,16 +4,15 @@
 //! what it would get without limits: refusing it would not spare the service anything, and a client
 //! that cannot learn the outcome is tempted to use a new key.
 
-use std::net::IpAddr;
-
 use http::request;
 use justonce_core::engine::Begun;
 use justonce_core::{Existing, OnConcurrent, Operation, Outcome, Ran, RunError};
 use serde_json::json;
 
 use crate::begin::{BeginError, begin, begin_at_once, blocked, wait_and_begin};
-use crate::caller::{Caller, scope_problem};
+use crate::caller::{Caller, RequestHead, scope_problem};
 use crate::caller_limits::{Admitted, CallerId, CallerLimits, Refusal};
+use crate::client::ClientAddress;
 use crate::problem::{Problem, ProblemCode};
 use crate::routes::Route;
 use crate::shared::{Shared, not_executed};
@@ -21,31 +20,6 @@ use crate::shared::{Shared, not_executed};
 /// What a record takes in a store beside its outcome, in bytes, as it is counted for the limit of a
 /// caller: its names, its times and its timeline.
 const RECORD_BYTES: u64 = 512;
-
-/// The address of a client, as an extension of its request. Callers that nothing else identifies
-/// are told apart by it when they are limited. Of an IPv6 address the first 64 bits count.
-///
-/// The gateway sets it. In an axum application it can be set from `ConnectInfo`:
-///
-/// ```
-/// use std::net::SocketAddr;
-///
-/// use axum::extract::{ConnectInfo, Request};
-/// use axum::middleware::Next;
-/// use axum::response::Response;
-/// use justonce_http::ClientAddress;
-///
-/// async fn client_address(
-///     ConnectInfo(address): ConnectInfo<SocketAddr>,
-///     mut request: Request,
-///     next: Next,
-/// ) -> Response {
-///     request.extensions_mut().insert(ClientAddress(address.ip()));
-///     next.run(request).await
-/// }
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientAddress(pub IpAddr);
 
 /// Begins an operation on a route that limits its callers.
 pub(crate) async fn begin_limited(
@@ -74,7 +48,7 @@ pub(crate) fn admit_unprotected(
 }
 
 fn caller(route: &Route, parts: &request::Parts) -> Result<Caller, Problem> {
-    route.caller(&parts.method, &parts.headers).map_err(|error| scope_problem(&error))
+    route.caller(&RequestHead::of(parts)).map_err(|error| scope_problem(&error))
 }
 
 /// What a caller is counted under.

@@ -60,7 +60,7 @@ fn names<'r>(rule: &'r Rule, more: &'r [HeaderName]) -> Vec<&'r str> {
         match part {
             ScopePart::Caller => names.extend(["authorization", "x-api-key"]),
             ScopePart::Principal(name) | ScopePart::Tenant(name) => names.push(name.as_str()),
-            ScopePart::Cookie(_) => {}
+            ScopePart::Cookie(_) | ScopePart::Address => {}
         }
     }
     names.extend(more.iter().map(HeaderName::as_str));

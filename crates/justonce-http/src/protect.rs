@@ -18,7 +18,7 @@ use tower::{Service, ServiceExt};
 
 use crate::begin::{BeginError, begin};
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
-use crate::caller::{Caller, scope_problem};
+use crate::caller::{Caller, RequestHead, scope_problem};
 use crate::detach::{Detached, EarlyResponse};
 use crate::execute::{CallResult, Execution, Held};
 use crate::fingerprint::{canonical, content_key, fingerprint};
@@ -28,6 +28,7 @@ use crate::limited::{admit_unprotected, begin_limited};
 use crate::meters::Disposition;
 use crate::problem::{Problem, ProblemCode};
 use crate::read::{ReadError, drain, read_whole};
+use crate::report::Notes;
 use crate::routes::{MatchedRoute, Route};
 use crate::rule::{KeyPresence, Rule, WhenBusy, WhenStoreDown};
 use crate::shared::{RETRY_SOON, Shared, not_executed};
@@ -41,6 +42,7 @@ pub(crate) struct ProtectedRequest<S> {
     pub(crate) route: Arc<Route>,
     pub(crate) service: S,
     pub(crate) parts: request::Parts,
+    pub(crate) notes: Notes,
 }
 
 impl<S> ProtectedRequest<S> {
@@ -92,17 +94,20 @@ impl<S> ProtectedRequest<S> {
             };
             match begun {
                 Ok((Begun::Claimed(claim), admitted)) => {
-                    let Self { shared, route, service, parts } = self;
-                    let after_panic = (Arc::clone(&shared), Arc::clone(&route));
+                    let Self { shared, route, service, parts, notes } = self;
+                    let after_panic = (Arc::clone(&shared), Arc::clone(&route), notes.clone());
                     let early = EarlyResponse::new();
                     let held = Held { _reservation: reservation, admitted };
                     let execution =
-                        Execution { shared, route, operation, service, parts, body, held };
+                        Execution { shared, route, operation, service, parts, body, held, notes };
                     // No await between the claim and here: a caller that leaves must not leave a
                     // claim behind under which nothing was executed.
                     let work = Box::pin(execution.run(claim, Arc::clone(&early)));
                     let result = Detached::new(work, early).await;
-                    result.unwrap_or_else(|| Ok(panicked(&after_panic.0, &after_panic.1)))
+                    result.unwrap_or_else(|| {
+                        let (shared, route, notes) = &after_panic;
+                        Ok(panicked(shared, (&**route, notes)))
+                    })
                 }
                 Ok((Begun::Existing(Existing::Mismatch), _)) => {
                     Ok(Box::pin(self.mismatch(&operation)).await)
@@ -115,7 +120,7 @@ impl<S> ProtectedRequest<S> {
     }
 
     fn caller(&self) -> Result<Caller, Problem> {
-        let caller = self.route.caller(&self.parts.method, &self.parts.headers);
+        let caller = self.route.caller(&RequestHead::of(&self.parts));
         caller.map_err(|error| scope_problem(&error))
     }
 
@@ -190,17 +195,18 @@ impl<S> ProtectedRequest<S> {
             listener.on_unknown(&self.route.name, operation.id());
         }
         let disposition = Disposition::of_existing(existing);
-        self.shared.log_request(&self.route, Some(operation), disposition, 0, Some(&response));
+        let of = (&*self.route, &self.notes);
+        self.shared.log_request(of, Some(operation), disposition, 0, Some(&response));
         response
     }
 
     async fn mismatch<R>(self, operation: &Operation) -> Response<ResponseBody<R>> {
         let problem = self.shared.mismatch(operation).await;
-        self.shared.refuse(problem, &self.route, Some(operation))
+        self.shared.refuse(problem, (&*self.route, &self.notes), Some(operation))
     }
 
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
-        self.shared.refuse(problem, &self.route, None)
+        self.shared.refuse(problem, (&*self.route, &self.notes), None)
     }
 
     async fn refuse_unread<B, R>(self, problem: Problem, body: B) -> CallResult<R, S::Error>
@@ -253,7 +259,8 @@ impl<S> ProtectedRequest<S> {
         let request = Request::from_parts(self.parts, body);
         let mut response = self.service.oneshot(request).await?.map(ResponseBody::passed);
         let disposition = Disposition::Unprotected;
-        self.shared.log_request(&self.route, None, disposition, 0, Some(&response));
+        let of = (&*self.route, &self.notes);
+        self.shared.log_request(of, None, disposition, 0, Some(&response));
         let headers = response.headers_mut();
         headers.remove(OUTCOME);
         headers.remove(REPLAYED);
@@ -333,11 +340,11 @@ fn unread_problem(route: &Route, error: &ReadError) -> Problem {
     }
 }
 
-fn panicked<R>(shared: &Shared, route: &Route) -> Response<ResponseBody<R>> {
+fn panicked<R>(shared: &Shared, (route, notes): (&Route, &Notes)) -> Response<ResponseBody<R>> {
     tracing::error!(target: "justonce::request", route = &*route.name, "the service panicked");
     let problem = Problem::new(ProblemCode::UpstreamFailed, PANICKED);
     let response = shared.problem(problem.status(StatusCode::INTERNAL_SERVER_ERROR), route);
-    shared.log_request(route, None, Disposition::Abandoned, 0, Some(&response));
+    shared.log_request((route, notes), None, Disposition::Abandoned, 0, Some(&response));
     response
 }
 

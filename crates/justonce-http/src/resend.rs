@@ -14,6 +14,7 @@ use crate::begin::{BeginError, begin};
 use crate::body::{BoxError, RequestBody};
 use crate::detach::{EarlyResponse, Work};
 use crate::execute::{Execution, Held};
+use crate::report::Notes;
 use crate::routes::{MatchedRoute, Route};
 use crate::service::Protected;
 use crate::shared::Shared;
@@ -75,6 +76,7 @@ impl<S> Protected<S> {
             Ok(stored) => stored,
             Err(resent) => return resent,
         };
+        let notes = Notes::of(&parts, &route);
         parts.extensions.insert(MatchedRoute(Arc::clone(&route)));
         let execution = Execution {
             held: Held { _reservation: shared.body_budget.reservation(), admitted: None },
@@ -84,6 +86,7 @@ impl<S> Protected<S> {
             service: self.inner.clone(),
             parts,
             body,
+            notes,
         };
         let work = execution.run::<Empty<Bytes>, R>(claim, EarlyResponse::new());
         let work: Work<()> = Box::pin(async move {

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::{HeaderMap, HeaderValue, Method, Response};
+use http::{HeaderValue, Method, Response};
 use justonce_core::ScopeError;
 use percent_encoding::percent_decode_str;
 
-use crate::caller::{Caller, Scopes};
+use crate::caller::{Caller, RequestHead, Scopes};
 use crate::headers::LIFETIME;
 use crate::meters::Meters;
 use crate::rule::{KeyPresence, Rule};
@@ -56,12 +56,8 @@ impl Route {
         })
     }
 
-    pub(crate) fn caller(
-        &self,
-        method: &Method,
-        headers: &HeaderMap,
-    ) -> Result<Caller, ScopeError> {
-        self.scopes.of(&self.rule, &self.name, method, headers)
+    pub(crate) fn caller(&self, head: &RequestHead<'_>) -> Result<Caller, ScopeError> {
+        self.scopes.of(&self.rule, &self.name, head)
     }
 
     /// Whether keys of this route are read at all.

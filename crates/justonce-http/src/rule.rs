@@ -87,6 +87,9 @@ pub enum ScopePart {
     Principal(HeaderName),
     /// The caller's credential, from all cookies of this name. Only its hash is kept.
     Cookie(Box<str>),
+    /// The caller's address, a [`ClientAddress`](crate::ClientAddress). Only its hash is kept. Who
+    /// shares an address is one caller, and who changes it is another one.
+    Address,
     /// The tenant, from a header. It is kept as it is, so that operators can find it.
     Tenant(HeaderName),
 }
@@ -98,6 +101,7 @@ impl fmt::Display for ScopePart {
             Self::Caller => f.write_str("caller"),
             Self::Principal(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
+            Self::Address => f.write_str("address"),
             Self::Tenant(name) => write!(f, "tenant:header:{name}"),
         }
     }

@@ -22,6 +22,7 @@ use crate::preflight::preflight;
 use crate::problem::{Problem, ProblemCode};
 use crate::protect::ProtectedRequest;
 use crate::read::drain;
+use crate::report::{Notes, RequestReport};
 use crate::routes::{Route, Routes, is_never_protected};
 use crate::rule::PathEscapes;
 use crate::shared::Shared;
@@ -56,7 +57,8 @@ where
         let (mut parts, body) = request.into_parts();
         let shared = || Arc::clone(&self.shared);
         match admit(&self.shared.routes, &mut parts) {
-            Admission::PassThrough => {
+            Admission::PassThrough(route) => {
+                report(&parts, route.as_ref(), "passed");
                 let request = Request::from_parts(parts, RequestBody::passed(body));
                 ProtectedFuture { kind: Kind::PassThrough { inner: self.inner.call(request) } }
             }
@@ -64,9 +66,10 @@ where
                 // The service that was polled ready is the one to be called.
                 let clone = self.inner.clone();
                 let service = mem::replace(&mut self.inner, clone);
-                let shared = shared();
+                let (shared, notes) = (shared(), Notes::of(&parts, &route));
                 let page = route.rule.cors.is_some().then(|| Page::of(&parts, &route));
-                let handled = ProtectedRequest { shared, route, service, parts }.handle(body);
+                let handled =
+                    ProtectedRequest { shared, route, service, parts, notes }.handle(body);
                 match page {
                     None => boxed(handled),
                     Some(page) => boxed(handled.map_ok(move |response| page.may_read(response))),
@@ -76,10 +79,12 @@ where
                 boxed(async move { Ok(response.map(ResponseBody::whole)) })
             }
             Admission::WellKnown => {
+                report(&parts, None, "page");
                 let shared = shared();
                 boxed(async move { Ok(well_known::respond(&shared, parts).await) })
             }
             Admission::Refused(problem, route) => {
+                report(&parts, route.as_ref(), "refused");
                 let shared = shared();
                 boxed(async move {
                     drain(&parts.headers, body).await;
@@ -91,6 +96,13 @@ where
                 })
             }
         }
+    }
+}
+
+/// Tells how a request is answered that no route protects.
+fn report(parts: &request::Parts, route: Option<&Arc<Route>>, answer: &'static str) {
+    if let Some(report) = parts.extensions.get::<RequestReport>() {
+        report.answered(route, answer);
     }
 }
 
@@ -162,8 +174,8 @@ impl Page {
 enum Admission {
     /// By the layer itself.
     WellKnown,
-    /// By the service, unprotected.
-    PassThrough,
+    /// By the service, unprotected; the route, if one was looked for.
+    PassThrough(Option<Arc<Route>>),
     /// By the rule of a route.
     Protected(Arc<Route>),
     /// By the layer: a browser asks what a page may send.
@@ -176,7 +188,7 @@ enum Admission {
 fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
     remove_ours(&mut parts.headers);
     if parts.method == Method::CONNECT {
-        return Admission::PassThrough;
+        return Admission::PassThrough(None);
     }
     if is_miswritten(&parts.method) {
         return refused(OTHER_LETTERS);
@@ -192,7 +204,7 @@ fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
         return Admission::WellKnown;
     }
     if is_never_protected(&parts.method) {
-        return preflight(routes, parts).map_or(Admission::PassThrough, Admission::Preflight);
+        return preflight(routes, parts).map_or(Admission::PassThrough(None), Admission::Preflight);
     }
     // Only GET upgrades: with other methods an upgrade would avoid the protection.
     remove_per_hop(&mut parts.headers);
@@ -212,9 +224,9 @@ fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
             None => return refused(NO_SLASH),
         }
     }
-    match route.filter(|route| route.is_protected()) {
-        Some(route) => Admission::Protected(Arc::clone(route)),
-        None => Admission::PassThrough,
+    match route.cloned() {
+        Some(route) if route.is_protected() => Admission::Protected(route),
+        route => Admission::PassThrough(route),
     }
 }
 

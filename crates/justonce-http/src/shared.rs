@@ -16,6 +16,7 @@ use crate::meters::Disposition;
 use crate::outcome::replay;
 use crate::problem::{Instance, Problem, ProblemCode};
 use crate::read::BodyBudget;
+use crate::report::Notes;
 use crate::routes::{Route, Routes};
 
 /// `Retry-After` when the store or the layer is overloaded.
@@ -64,12 +65,12 @@ impl Shared {
     pub(crate) fn refuse<B>(
         &self,
         problem: Problem,
-        route: &Route,
+        (route, notes): (&Route, &Notes),
         operation: Option<&Operation>,
     ) -> Response<ResponseBody<B>> {
         let disposition = Disposition::of_problem(problem.code());
         let response = self.problem(problem, route);
-        self.log_request(route, operation, disposition, 0, Some(&response));
+        self.log_request((route, notes), operation, disposition, 0, Some(&response));
         response
     }
 
@@ -139,12 +140,13 @@ impl Shared {
     /// nothing was executed.
     pub(crate) fn log_request<B>(
         &self,
-        route: &Route,
+        (route, notes): (&Route, &Notes),
         operation: Option<&Operation>,
         disposition: Disposition,
         attempt: u32,
         response: Option<&Response<B>>,
     ) {
+        notes.answered(operation, disposition, attempt);
         route.meters.count(disposition);
         if !tracing::enabled!(target: "justonce::request", Level::INFO) {
             return;
@@ -158,6 +160,7 @@ impl Shared {
             outcome = disposition.label(),
             status = response.map(|response| response.status().as_u16()),
             attempt = Some(attempt).filter(|attempt| *attempt > 0),
+            trace_id = notes.trace.map(tracing::field::display),
             "request"
         );
     }

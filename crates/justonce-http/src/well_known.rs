@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use crate::body::ResponseBody;
-use crate::caller::scope_problem;
+use crate::caller::{RequestHead, scope_problem};
 use crate::fingerprint::{head_digest, matches_head};
 use crate::headers::remove_per_hop;
 use crate::problem::{PAGES, Problem, ProblemCode};
@@ -110,7 +110,8 @@ async fn state(shared: &Shared, parts: &request::Parts) -> Result<Value, Problem
     let Some(route) = route.filter(|route| route.is_protected()) else {
         return Ok(json!({ "state": "absent" }));
     };
-    let caller = route.caller(&method, &headers).map_err(|error| scope_problem(&error))?;
+    let of = RequestHead { method: &method, headers: &headers, extensions: &parts.extensions };
+    let caller = route.caller(&of).map_err(|error| scope_problem(&error))?;
     let head = head_digest(&caller, &headers);
     let operation = Operation::without_fingerprint(caller.scope, key);
     let state = inspect(shared, &operation, &head).await;

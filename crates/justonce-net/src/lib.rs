@@ -1,5 +1,5 @@
 //! What everything that opens connections shares: the stores in Redis and PostgreSQL, and the
-//! proxy.
+//! proxy. [`AddressRange`] says which addresses are meant.
 //!
 //! With the feature `tls`: reading certificates, [`TrustRoots`], and what a refused certificate
 //! means.
@@ -9,6 +9,7 @@ mod address;
 mod certificates;
 #[cfg(feature = "tls")]
 mod identity;
+mod range;
 #[cfg(feature = "tls")]
 mod refusal;
 #[cfg(feature = "tls")]
@@ -19,6 +20,7 @@ pub use address::TLS_NOT_BUILT_IN;
 pub use certificates::{CertificateFileError, read_certificates};
 #[cfg(feature = "tls")]
 pub use identity::ClientIdentity;
+pub use range::{AddressRange, AddressRangeError};
 #[cfg(feature = "tls")]
 pub use refusal::{CertificateRefusal, certificate_refusal, refused_our_certificate};
 #[cfg(feature = "tls")]

@@ -37,12 +37,14 @@
 
 mod abort;
 mod client;
+mod forwarded;
 mod informational;
 mod listener;
 mod timer;
 mod upstream;
 
 pub use client::{Client, ClientScheme};
+pub use forwarded::{ForwardedHeader, TrustedProxies};
 pub use informational::InformationalSender;
 pub use listener::{
     ConnectionCounts, Listener, ListenerService, ListenerSettings, ServerTls, ServerTlsError,
@@ -50,7 +52,8 @@ pub use listener::{
 };
 pub use upstream::{
     AddressError, Balance, BreakerSettings, BreakerState, CheckResult, ClientCertificate,
-    HealthCheck, HostHeader, MAX_RESPONSE_HEADERS, Protocol, Proxy, ProxyBody, ProxyBodyError,
-    ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError, UpstreamAddress,
-    UpstreamRoots, UpstreamStatus, UpstreamTls, add_forwarded, error_response, make_forwarded,
+    ExchangeTime, HealthCheck, HostHeader, MAX_RESPONSE_HEADERS, Protocol, Proxy, ProxyBody,
+    ProxyBodyError, ProxyError, ProxySettings, ProxyTimeouts, ResponseTimeout, SettingsError,
+    UpstreamAddress, UpstreamRoots, UpstreamStatus, UpstreamTls, add_forwarded, error_response,
+    make_forwarded,
 };

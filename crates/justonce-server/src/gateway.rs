@@ -10,7 +10,7 @@ use http::{Method, Request, Response};
 use http_body::Body;
 use justonce::Engine;
 use justonce::http::{
-    BoxError, CallerUsage, ClientAddress, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN,
+    BoxError, CallerUsage, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN,
 };
 use tower::Service;
 
@@ -20,7 +20,7 @@ use crate::probe::Probers;
 use crate::stack::{Stack, stack};
 use crate::upstream_problems::UpstreamProblems;
 use crate::upstreams::Upstreams;
-use justonce_proxy::{Client, ProxyBody, add_forwarded};
+use justonce_proxy::{ProxyBody, add_forwarded};
 
 /// The service behind the listener. Cheap to clone; all clones share the routes.
 #[derive(Clone)]
@@ -107,10 +107,6 @@ where
         // Requests that are never protected may be upgrades; the proxy changes their heads.
         let is_ours = parts.uri.path().starts_with(WELL_KNOWN);
         if is_ours || !(parts.method.is_safe() || parts.method == Method::CONNECT) {
-            if let Some(client) = parts.extensions.get::<Client>() {
-                let address = ClientAddress(client.address().ip());
-                parts.extensions.insert(address);
-            }
             add_forwarded(&mut parts);
         }
         // Every part of the stack is always ready.

@@ -1,6 +1,7 @@
 //! The binary `justonce`: the gateway, its admin API and the command line. Its parts that stand
 //! alone are crates of their own; [`run`] reads the command line.
 
+mod access_log;
 mod admin;
 mod background;
 mod cli;
@@ -16,6 +17,7 @@ mod rules;
 mod serve;
 mod stack;
 mod stores;
+mod traces;
 mod upstream_problems;
 mod upstreams;
 

@@ -80,6 +80,13 @@ pub(crate) const NOT_STORED: Metric = Metric::counter(
      the lease lapses instead. `complete` and `fail` lose what was to be replayed.",
 );
 
+pub(crate) const ACCESS_LOG_DROPPED: Metric = Metric::counter(
+    "justonce_access_log_dropped_total",
+    &[],
+    "Lines of the access log that were left out: they could not be written, or not as fast as \
+     requests came.",
+);
+
 /// The results of a reload.
 const RELOAD_RESULTS: [&str; 2] = ["changed", "refused"];
 /// Who resolves, and how a resolution ends.
@@ -246,6 +253,7 @@ const SECTIONS: [(&str, &[Metric]); 5] = [
         &[
             BUILD_INFO,
             RELOADS,
+            ACCESS_LOG_DROPPED,
             WORKER_ROUNDS,
             COMPLETED,
             COMPLETER_RECORDS,
@@ -283,7 +291,7 @@ pub(crate) fn describe() {
     for step in BACKGROUND_STEPS {
         counter!(NOT_STORED.name, "step" => step).increment(0);
     }
-    for metric in [EXPIRATIONS, COMPLETER_RECORDS, COMPLETER_ROUNDS] {
+    for metric in [EXPIRATIONS, COMPLETER_RECORDS, COMPLETER_ROUNDS, ACCESS_LOG_DROPPED] {
         counter!(metric.name).increment(0);
     }
     gauge!(COMPLETER_PARKED.name).set(0.0);

@@ -1,4 +1,5 @@
-//! New routes, certificates and tokens without a restart: on SIGHUP, and when a file changes.
+//! New routes, certificates and tokens without a restart: on SIGHUP, and when a file changes. The
+//! access log is opened again then.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::access_log::AccessLog;
 use crate::admin::{AdminTokens, Token};
 use crate::config::{self, AdminToken, Flags, Settings};
 use crate::files::{self, Content, NamedFile};
@@ -34,6 +36,7 @@ pub(crate) struct Reloadable {
     pub(crate) contents: FileContents,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) tokens: Option<AdminTokens>,
+    pub(crate) access_log: Option<AccessLog>,
 }
 
 /// What is needed to read the configuration again.
@@ -43,6 +46,7 @@ pub(crate) struct Reloader {
     gateway: Gateway,
     tls: Option<ServerTls>,
     tokens: Option<AdminTokens>,
+    access_log: Option<AccessLog>,
     contents: FileContents,
     /// The contents of the certificate's files that is served.
     served: Vec<NamedFile>,
@@ -87,7 +91,7 @@ impl Reloader {
     ) -> anyhow::Result<Self> {
         let hangups = signal(SignalKind::hangup()).context("cannot watch for SIGHUP")?;
         let (changed, changes) = mpsc::channel(1);
-        let Reloadable { contents, tls, tokens } = reloadable;
+        let Reloadable { contents, tls, tokens, access_log } = reloadable;
         let named =
             contents.renewed.iter().chain(&contents.at_start).map(|named| named.path.clone());
         let watch = watch(file(&flags).into_iter().chain(named), changed);
@@ -98,6 +102,7 @@ impl Reloader {
             gateway,
             tls,
             tokens,
+            access_log,
             contents,
             served,
             hangups,
@@ -136,6 +141,7 @@ impl Reloader {
         let changed = before.config != self.contents.config;
         let why = why.or(changed.then_some("the file changed"));
         if let Some(why) = why {
+            self.access_log.iter().for_each(AccessLog::reopen);
             self.reload(why);
             // It may name other files.
             let named = FileContents::read(&self.flags, &self.settings);

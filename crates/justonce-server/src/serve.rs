@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use justonce::Engine;
-use justonce_proxy::{Listener, ListenerSettings, ServerTls};
+use justonce_proxy::{ForwardedHeader, Listener, ListenerSettings, ServerTls, TrustedProxies};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,11 +16,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::access_log::{AccessLog, Front};
 use crate::admin::{Admin, AdminAddress, AdminParts};
 use crate::background::Background;
-use crate::config::{self, Flags, Settings};
+use crate::config::{self, Flags, Proxies, ProxyHeader, Settings};
 use crate::gateway::Gateway;
 use crate::reload::{FileContents, Reloadable, Reloader};
+use crate::traces::Traces;
 use crate::{logs, stores};
 
 /// The bounds of the buckets of all durations, in seconds.
@@ -64,14 +66,16 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let metrics = recorder()?;
     crate::metrics::describe();
     let (engine, backups) = stores::engine(&settings).await?;
+    let access_log = AccessLog::open(&settings.access_log)?;
     let contents = FileContents::read(flags, &settings);
     let service = Gateway::new(engine.clone(), &settings)?;
+    let front = Front::new(service.clone(), access_log.clone(), Traces::new(settings.trace.make));
     let (listener, tls) = listener(&settings)?;
     let (stop, stop_admin) = (CancellationToken::new(), CancellationToken::new());
     let stopping = CancellationToken::new();
     announce(&format!("listening on {}://{}", scheme(&settings), listener.local_addr()?));
     let mut tasks = JoinSet::new();
-    let mut reloadable = Reloadable { contents, tls, tokens: None };
+    let mut reloadable = Reloadable { contents, tls, tokens: None, access_log: access_log.clone() };
     if let Some(address) = settings.admin {
         let address = admin_address(address, &settings)?;
         let shown = AdminParts {
@@ -93,9 +97,8 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone(), reloadable)?;
     tasks.spawn(reloader.run(stop.clone()));
     let background = Background::start(&engine, metrics);
-    let gateway = service.clone();
     let listening = tokio::spawn(listener.serve(
-        move || service.clone(),
+        move || front.clone(),
         stop.clone().cancelled_owned(),
         settings.grace,
     ));
@@ -111,11 +114,14 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     stopping.cancel();
     let deadline = Instant::now() + settings.grace;
     stop.cancel();
-    gateway.stop_completing();
+    service.stop_completing();
     drop(background);
     let served = listening.await.context("the listener failed")?;
     drain(&engine, deadline).await;
     stop_admin.cancel();
+    if let Some(log) = access_log {
+        log.finish().await;
+    }
     info!(?served, "stopped");
     Ok(())
 }
@@ -181,10 +187,21 @@ fn limits(settings: &Settings) -> ListenerSettings {
 
 fn listener(settings: &Settings) -> anyhow::Result<(Listener, Option<ServerTls>)> {
     let listener = Listener::bind(settings.listen, limits(settings))
-        .with_context(|| format!("cannot listen on {}", settings.listen))?;
+        .with_context(|| format!("cannot listen on {}", settings.listen))?
+        .with_proxies(proxies(&settings.proxies));
     let Some(tls) = &settings.tls else { return Ok((listener, None)) };
     let tls = ServerTls::from_files(&tls.cert, &tls.key)?;
     Ok((listener.with_tls(tls.clone()), Some(tls)))
+}
+
+/// The proxies in front that are believed.
+fn proxies(settings: &Proxies) -> TrustedProxies {
+    let header = match settings.header {
+        ProxyHeader::XForwarded => ForwardedHeader::XForwarded,
+        ProxyHeader::Forwarded => ForwardedHeader::Forwarded,
+    };
+    let (ranges, proxy_protocol) = (settings.trusted.clone(), settings.proxy_protocol);
+    TrustedProxies { ranges, header, proxy_protocol }
 }
 
 /// The name of the machine, or of the container.

@@ -12,7 +12,8 @@ use http::{HeaderValue, Request, Response};
 use http_body::Body;
 use justonce::Entropy;
 use justonce::http::{
-    BoxError, Cause, MatchedRoute, Problem, ProblemCode, RequestBody, Unframed, UpstreamName,
+    BoxError, Cause, MatchedRoute, Problem, ProblemCode, RequestBody, TraceId, Unframed,
+    UpstreamName,
 };
 use justonce_proxy::{MAX_RESPONSE_HEADERS, ProxyBody, ProxyError, ResponseTimeout};
 use tower::Service;
@@ -84,6 +85,7 @@ where
         }
         let keep_unframed = limit.is_some_and(|limit| limit.keep_unframed);
         let record = request.headers().get("idempotency-record").cloned();
+        let trace = TraceId::of(request.headers());
         let proxy = match &route {
             Some(route) => self.proxies.of_route(route.name()),
             None => self.proxies.of_request(request.method(), request.uri().path()),
@@ -97,7 +99,7 @@ where
             Ok(match response.extensions().get::<ProxyError>().copied() {
                 None => response,
                 Some(error) => {
-                    problem(&response, error, &limits, (route.as_ref(), record.as_ref()))
+                    problem(&response, error, &limits, (route.as_ref(), record.as_ref(), trace))
                 }
             })
         })
@@ -109,7 +111,7 @@ fn problem(
     response: &Response<ProxyBody>,
     error: ProxyError,
     limits: &RouteLimits,
-    (route, record): (Option<&MatchedRoute>, Option<&HeaderValue>),
+    (route, record, trace): (Option<&MatchedRoute>, Option<&HeaderValue>, Option<TraceId>),
 ) -> Response<ProxyBody> {
     let (code, detail) = match error {
         ProxyError::NotReached => (ProblemCode::UpstreamUnreachable, NOT_REACHED),
@@ -128,6 +130,7 @@ fn problem(
         instance = %instance.urn(),
         upstream = by.map(|by: &UpstreamName| &*by.0),
         cause = cause.map(Cause::as_str),
+        trace_id = trace.map(tracing::field::display),
         "upstream request failed"
     );
     let problem = Problem::new(code, detail).status(response.status());

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::proxies;
 use super::route::RouteTable;
 use super::tables::{Breaker, CompleterLimits, GatewayLayer, Limits, Log, Timeouts, Tls, TlsLayer};
 use super::token::AdminToken;
+use super::{AccessLog, Proxies, Trace};
 use super::{
     EmbeddedSettings, NearCacheSettings, PostgresSettings, RedisSettings, RouteSettings,
     UpstreamSettings, routes, upstreams,
@@ -44,8 +46,14 @@ pub struct Settings {
     pub drain_delay: Duration,
     /// How long running operations may take to finish when the gateway stops.
     pub grace: Duration,
+    /// Proxies in front, and which of them are believed.
+    pub proxies: Proxies,
     /// What is logged, and how.
     pub log: Log,
+    /// The lines about requests.
+    pub access_log: AccessLog,
+    /// The traces of requests.
+    pub trace: Trace,
     /// How much of everything.
     pub limits: Limits,
     /// How long for everything.
@@ -101,6 +109,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     let (listen, admin) = (top.listen?.value, top.admin?.value);
     check_callbacks(&root, admin, report);
     check_admin(&root, listen, admin, admin_token.is_some(), report);
+    proxies::check(&declared.proxies, report);
     let upstreams = upstreams::upstreams(&root, &declared.top, report);
     let tls = tls(&root, &declared.tls, report);
     let mut base = RouteTable::defaults(report);
@@ -129,7 +138,10 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         upstream_ca: declared.upstream_tls.ca.clone()?.value,
         drain_delay: top.drain_delay?.value,
         grace: top.grace?.value,
+        proxies: Proxies::of(declared.proxies.clone())?,
         log: Log::of(declared.log.clone())?,
+        access_log: AccessLog::of(declared.access_log.clone())?,
+        trace: Trace::of(declared.trace.clone())?,
         limits: Limits::of(limits)?,
         timeouts: Timeouts::of(timeouts)?,
         breaker: Breaker::of(declared.breaker.clone()).filter(|breaker| breaker.enabled),

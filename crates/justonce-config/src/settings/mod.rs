@@ -1,5 +1,6 @@
 //! Every setting: its declaration, what its values mean, and what contradicts what.
 
+mod access_log;
 mod address;
 mod complete;
 mod cors;
@@ -9,6 +10,7 @@ mod key;
 mod per_caller;
 mod policy;
 mod probe;
+mod proxies;
 mod route;
 mod routes;
 mod scope;
@@ -21,6 +23,7 @@ mod token;
 mod upstreams;
 mod values;
 
+pub use access_log::{AccessLog, AccessLogFormat, AccessLogTarget, LoggedQuery, MadeTrace, Trace};
 pub use gateway::Settings;
 pub(crate) use gateway::settings;
 pub use justonce_http::{
@@ -29,6 +32,7 @@ pub use justonce_http::{
 };
 pub use key::{KeyFormat, KeySettings};
 pub use probe::{Expected, ProbeHeader, ProbeOutcome, ProbeRequest, ProbeRule, ProbeSettings};
+pub use proxies::{Proxies, ProxyHeader};
 pub use route::RouteSettings;
 pub(crate) use route::RouteTable;
 pub(crate) use routes::IdentityLayer;

@@ -80,8 +80,8 @@ settings! {
             choice(&[("refuse", PathEscapes::Refuse), ("allow", PathEscapes::Allow)]),
             default "refuse", example "allow";
         /// Whose namespace keys live in: `caller` (`Authorization`, or `X-Api-Key` where there is
-        /// none), `header:NAME` and `cookie:NAME` (the caller), `tenant:header:NAME`; of callers
-        /// only a hash is kept ([more](http.md#scopes)).
+        /// none), `header:NAME`, `cookie:NAME` and `address` (the caller), `tenant:header:NAME`; of
+        /// callers only a hash is kept ([more](http.md#scopes)).
         scope: Vec<ScopePart> = one_or_more(scope::part),
             default "caller", example "cookie:session, tenant:header:x-tenant";
         /// What a duplicate of a running operation gets: `reject` is 409, `wait TIME` is the

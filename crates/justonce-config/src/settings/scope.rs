@@ -4,12 +4,13 @@ use justonce_http::ScopePart;
 
 use crate::invalid::{Invalid, Read};
 use crate::kind::{header_in, repeated, text};
+use crate::nearest::did_you_mean;
 use crate::report::Report;
 use crate::section::Sourced;
 use crate::tree::Node;
 
-/// `caller`, `header:x-user`, `cookie:session`, each perhaps with `principal:` in front, or
-/// `tenant:header:x-tenant`.
+/// `caller`, `address`, `header:x-user`, `cookie:session`, each perhaps with `principal:` in front,
+/// or `tenant:header:x-tenant`.
 pub(super) fn part(node: &Node) -> Read<ScopePart> {
     let text = text(node)?.trim();
     let (is_tenant, source) = match text.split_once(':') {
@@ -19,15 +20,17 @@ pub(super) fn part(node: &Node) -> Read<ScopePart> {
     };
     match (is_tenant, source.split_once(':')) {
         (false, None) if source == "caller" => Ok(ScopePart::Caller),
+        (false, None) if source == "address" => Ok(ScopePart::Address),
         (false, Some(("header", name))) => Ok(ScopePart::Principal(header_in(name.trim(), node)?)),
         (true, Some(("header", name))) => Ok(ScopePart::Tenant(header_in(name.trim(), node)?)),
         (false, Some(("cookie", name))) => Ok(ScopePart::Cookie(cookie_in(name.trim(), node)?)),
         _ => {
-            let what = "\"caller\", \"header:x-user\", \"cookie:session\" or \
+            let what = "\"caller\", \"address\", \"header:x-user\", \"cookie:session\" or \
                         \"tenant:header:x-tenant\"";
             let message = format!("expected {what}, found {}", repeated(text));
             let name = !text.contains(':') && header_in(text, node).is_ok();
-            let help = name.then(|| format!("did you mean \"header:{text}\"?"));
+            let header = || name.then(|| format!("did you mean \"header:{text}\"?"));
+            let help = did_you_mean(text, ["caller", "address"]).or_else(header);
             Err(Invalid::at(node, message).help(help))
         }
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use justonce_core::MAX_BODY_BYTES;
 use tracing::Level;
 
+use super::access_log::{AccessLogLayer, TraceLayer};
+use super::proxies::ProxiesLayer;
 use super::store::{EmbeddedLayer, NearCacheLayer, PostgresLayer, RedisLayer};
 use super::token::{Secret, secret};
 use super::{StoreUrl, address, store_url};
@@ -30,8 +32,14 @@ tables! {
         table tls: TlsLayer;
         /// TLS to upstreams.
         table upstream_tls: UpstreamTlsLayer;
+        /// Proxies in front of the gateway.
+        table proxies: ProxiesLayer;
         /// Logs.
         table log: LogLayer;
+        /// A line for each request.
+        table access_log: AccessLogLayer;
+        /// Trace context (W3C).
+        table trace: TraceLayer;
         /// How much of everything.
         table limits: LimitsLayer;
         /// How long for everything.

@@ -28,6 +28,7 @@ mod lookup;
 mod marks;
 mod paths;
 mod replay;
+mod reports;
 mod routes;
 mod store_failures;
 mod storing;

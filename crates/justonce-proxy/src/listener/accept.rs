@@ -10,11 +10,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::ConnectionServer;
+use super::proxy_protocol::{self, Source};
 use super::service::ListenerService;
 use super::settings::{ACCEPT_PAUSE, BACKLOG, ListenerSettings};
 use super::tls::ServerTls;
-use super::tracker::ConnectionGuard;
+use super::tracker::{ConnectionGuard, Stage};
 use crate::client::{Client, ClientScheme};
+use crate::forwarded::TrustedProxies;
 
 /// The shortest pause between two log lines about failures to accept.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -25,6 +27,7 @@ pub struct Listener {
     listener: TcpListener,
     settings: ListenerSettings,
     tls: Option<ServerTls>,
+    proxies: TrustedProxies,
 }
 
 /// What became of the connections of a listener.
@@ -55,13 +58,20 @@ impl Listener {
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         let listener = TcpListener::from_std(socket.into())?;
-        Ok(Self { listener, settings, tls: None })
+        Ok(Self { listener, settings, tls: None, proxies: TrustedProxies::default() })
     }
 
     /// Accepts TLS only.
     #[must_use]
     pub fn with_tls(mut self, tls: ServerTls) -> Self {
         self.tls = Some(tls);
+        self
+    }
+
+    /// Believes these proxies in front what they say about clients.
+    #[must_use]
+    pub fn with_proxies(mut self, proxies: TrustedProxies) -> Self {
+        self.proxies = proxies;
         self
     }
 
@@ -79,12 +89,13 @@ impl Listener {
     ///
     /// `service` is called once per connection.
     pub async fn serve<S: ListenerService>(
-        self,
+        mut self,
         service: impl Fn() -> S,
         shutdown: impl Future<Output = ()>,
         grace: Duration,
     ) -> ConnectionCounts {
-        let server = Arc::new(ConnectionServer::new(self.settings));
+        let server =
+            Arc::new(ConnectionServer::new(self.settings, std::mem::take(&mut self.proxies)));
         let mut counts = ConnectionCounts::default();
         tokio::select! {
             () = shutdown => {}
@@ -107,7 +118,7 @@ impl Listener {
     ) {
         let mut logged: Option<Instant> = None;
         loop {
-            let (stream, address) = match self.listener.accept().await {
+            let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 // The client has gone already.
                 Err(error) if is_of_one_connection(&error) => continue,
@@ -129,44 +140,108 @@ impl Listener {
             if stream.set_nodelay(true).is_err() {
                 continue;
             }
-            let (server, service) = (Arc::clone(server), service());
-            // Two tasks: a cleartext connection should not take the memory that TLS needs.
-            match self.tls.clone() {
-                None => {
-                    let client = Client::new(address, ClientScheme::Http);
-                    tokio::spawn(async move {
-                        server.serve(stream, None, client, service, guard).await;
-                    });
+            let accepted =
+                Accepted { server: Arc::clone(server), stream, peer, service: service(), guard };
+            // Tasks of their own kinds: a cleartext connection should not take the memory that TLS
+            // and the PROXY protocol need.
+            match (self.tls.clone(), server.proxies.proxy_protocol) {
+                (None, false) => {
+                    let client = Client::new(peer, ClientScheme::Http);
+                    tokio::spawn(accepted.serve(client));
                 }
-                Some(tls) => {
-                    let client = Client::new(address, ClientScheme::Https);
-                    tokio::spawn(serve_tls(server, tls, stream, client, service, guard));
+                (Some(tls), false) => {
+                    let client = Client::new(peer, ClientScheme::Https);
+                    tokio::spawn(accepted.serve_tls(tls, client));
+                }
+                (tls, true) => {
+                    tokio::spawn(accepted.serve_proxied(tls));
                 }
             }
         }
     }
 }
 
-async fn serve_tls<S: ListenerService>(
+/// A connection that was accepted.
+struct Accepted<S> {
     server: Arc<ConnectionServer>,
-    tls: ServerTls,
     stream: TcpStream,
-    client: Client,
+    peer: SocketAddr,
     service: S,
     guard: ConnectionGuard,
-) {
-    let handshake = timeout(server.settings.handshake_timeout, tls.acceptor().accept(stream));
-    let stream = match handshake.await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            tracing::debug!(%error, "a TLS handshake failed");
-            return;
-        }
-        Err(_) => return,
-    };
-    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    server.serve(stream, Some(is_http2), client, service, guard).await;
 }
+
+impl<S: ListenerService> Accepted<S> {
+    async fn serve(self, client: Client) {
+        let Self { server, stream, service, guard, .. } = self;
+        server.serve(stream, None, client, service, guard).await;
+    }
+
+    async fn serve_tls(self, tls: ServerTls, client: Client) {
+        let Self { server, stream, service, guard, .. } = self;
+        let handshake = timeout(server.settings.handshake_timeout, tls.acceptor().accept(stream));
+        let stream = match handshake.await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a TLS handshake failed");
+                return;
+            }
+            Err(_) => return,
+        };
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        server.serve(stream, Some(is_http2), client, service, guard).await;
+    }
+
+    /// Serves a connection that must come from a trusted proxy and say whose it is.
+    async fn serve_proxied(mut self, tls: Option<ServerTls>) {
+        let source = match self.source().await {
+            Ok(source) => source,
+            Err(why) => {
+                if let Some(left_out) = self.server.refusals.admit(Instant::now()) {
+                    let peer = self.peer.ip();
+                    let message = "a connection was closed: PROXY protocol";
+                    tracing::warn!(%peer, %why, left_out, "{message}");
+                }
+                return;
+            }
+        };
+        let of_us = if tls.is_some() { ClientScheme::Https } else { ClientScheme::Http };
+        let client = match source {
+            Source::Client(address, Some(true)) => Client::new(address, ClientScheme::Https),
+            Source::Client(address, _) => Client::new(address, of_us),
+            Source::Proxy => Client::new(self.peer, of_us),
+            Source::Unknown => Client::hidden_behind(self.peer, of_us),
+        };
+        match tls {
+            None => self.serve(client).await,
+            Some(tls) => self.serve_tls(tls, client).await,
+        }
+    }
+
+    /// Who is behind the proxy that has connected.
+    async fn source(&mut self) -> Result<Source, String> {
+        if !self.server.proxies.trusts(self.peer.ip()) {
+            return Err("it comes from no trusted proxy".to_owned());
+        }
+        let tracker = &self.server.tracker;
+        let limit = self.server.settings.header_timeout;
+        let read = timeout(limit, proxy_protocol::read(&mut self.stream));
+        // It hears of changes from here on, polled or not.
+        let changed = tracker.changed.notified();
+        if tracker.stage() != Stage::Running {
+            return Err(STOPPING.to_owned());
+        }
+        tokio::select! {
+            read = read => match read {
+                Ok(read) => read.map_err(|error| error.to_string()),
+                Err(_) => Err("its header did not come in time".to_owned()),
+            },
+            () = changed => Err(STOPPING.to_owned()),
+        }
+    }
+}
+
+/// Why a connection is closed that has not said whose it is: there is no request to finish.
+const STOPPING: &str = "the gateway stops";
 
 /// Whether accepting failed for one connection only.
 fn is_of_one_connection(error: &io::Error) -> bool {

@@ -19,8 +19,10 @@ use super::settings::{
     ListenerSettings, MAX_ERROR_STREAMS, MAX_RESET_STREAMS, MAX_STREAMS, MIN_HEAD_BYTES,
     PING_INTERVAL, PING_TIMEOUT,
 };
+use super::throttle::Throttle;
 use super::tracker::{ConnectionGuard, ConnectionTracker, Stage};
 use crate::client::Client;
+use crate::forwarded::TrustedProxies;
 use crate::informational::InformationalQueue;
 
 /// The first bytes of an HTTP/2 client with prior knowledge.
@@ -29,13 +31,15 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Serves the connections of a listener.
 pub(super) struct ConnectionServer {
     pub(super) settings: ListenerSettings,
+    pub(super) proxies: Arc<TrustedProxies>,
+    pub(super) refusals: Throttle,
     pub(super) tracker: ConnectionTracker,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
 
 impl ConnectionServer {
-    pub(super) fn new(settings: ListenerSettings) -> Self {
+    pub(super) fn new(settings: ListenerSettings, proxies: TrustedProxies) -> Self {
         let max_head_bytes = settings.max_head_bytes.max(MIN_HEAD_BYTES);
         let mut http1 = http1::Builder::new();
         // The parser's own timer for heads also runs while the connection is idle.
@@ -50,7 +54,8 @@ impl ConnectionServer {
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
         let tracker = ConnectionTracker::new(settings.max_connections);
-        Self { settings, tracker, http1, http2 }
+        let (proxies, refusals) = (Arc::new(proxies), Throttle::default());
+        Self { settings, proxies, refusals, tracker, http1, http2 }
     }
 
     /// Serves one connection to its end. `is_http2` is what TLS has negotiated.
@@ -75,9 +80,12 @@ impl ConnectionServer {
         };
         let activity = Arc::<Activity>::default();
         let informational = Arc::<InformationalQueue>::default();
+        // Most listeners trust nobody, and then no request asks.
+        let is_trusted = client.address().is_some_and(|peer| self.proxies.trusts(peer));
         let service = RequestService {
             service,
             client,
+            proxies: is_trusted.then(|| Arc::clone(&self.proxies)),
             activity: Arc::clone(&activity),
             informational: Arc::clone(&informational),
             body_timeout: self.settings.body_timeout,

@@ -9,9 +9,11 @@ mod connection;
 mod cookies;
 mod framing;
 mod io;
+mod proxy_protocol;
 mod request_body;
 mod service;
 mod settings;
+mod throttle;
 mod tls;
 mod tracker;
 

@@ -11,7 +11,7 @@ use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use justonce_http::BoxError;
+use justonce_http::{BoxError, ClientAddress};
 use pin_project_lite::pin_project;
 use tower::Service;
 
@@ -20,6 +20,7 @@ use super::cookies;
 use super::request_body::TimeoutBody;
 use crate::abort::Abort;
 use crate::client::Client;
+use crate::forwarded::{self, TrustedProxies};
 use crate::informational::InformationalQueue;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -55,6 +56,8 @@ where
 pub(super) struct RequestService<S> {
     pub(super) service: S,
     pub(super) client: Client,
+    /// The trusted proxies, if this connection comes from one of them.
+    pub(super) proxies: Option<Arc<TrustedProxies>>,
     pub(super) activity: Arc<Activity>,
     pub(super) informational: Arc<InformationalQueue>,
     pub(super) body_timeout: Duration,
@@ -85,7 +88,14 @@ impl<S: ListenerService> RequestService<S> {
             Version::HTTP_2 => cookies::join(request.headers_mut()),
             _ => {}
         }
-        request.extensions_mut().insert(self.client.clone());
+        let client = match &self.proxies {
+            None => self.client.clone(),
+            Some(trusted) => forwarded::find(&self.client, trusted, request.headers()),
+        };
+        if let Some(address) = client.address() {
+            request.extensions_mut().insert(ClientAddress(address));
+        }
+        request.extensions_mut().insert(client);
         let request = request.map(|body| TimeoutBody::new(body, self.body_timeout));
         let mut service = self.service.clone();
         async move {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::breaker::RequestEnd;
 use super::connection::Connection;
 use super::error::{ProxyError, error_response};
+use super::exchange_time::ExchangeTime;
 use super::request_body::{RequestBody, SendProgress};
 use super::response_body::ProxyBody;
 use super::settings::{HostHeader, ResponseTimeout};
@@ -84,6 +85,8 @@ pub(super) async fn exchange(
         return refusal;
     }
     let settings = &upstreams.settings;
+    // Without a response it ends here.
+    let running = request.extensions_mut().remove::<ExchangeTime>().map(ExchangeTime::start);
     let own = request.extensions_mut().remove::<ResponseTimeout>().map(|own| own.0);
     forward_informational(&mut request);
     let client = headers::prepare(&mut request, settings.via)
@@ -106,7 +109,8 @@ pub(super) async fn exchange(
         };
         match attempted {
             Attempt::Response(response) => {
-                return responded(upstreams, active, response, options, client);
+                let response = responded(upstreams, active, response, options, client);
+                return response.map(|body| body.timed(running));
             }
             Attempt::Failed(error, detail, phase) => {
                 let by = active.upstream().name.clone();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Response, Uri, Version, request};
 use http_body::Body;
@@ -11,10 +10,8 @@ use justonce_http::headers::remove_per_hop;
 
 use super::request_body::RequestBody;
 use crate::client::Client;
+use crate::forwarded;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 justonce");
@@ -42,7 +39,7 @@ pub(super) fn prepare(request: &mut Request<RequestBody>, via: bool) -> Option<O
     }
     frame(request);
     if let Some(client) = request.extensions_mut().remove::<Client>() {
-        add_client(request.headers_mut(), &client);
+        forwarded::write(request.headers_mut(), &client);
     }
     if via {
         request.headers_mut().append(header::VIA, VIA);
@@ -106,7 +103,7 @@ pub fn make_forwarded(parts: &mut request::Parts) {
     move_host(&mut parts.uri, &mut parts.headers);
     strip(&mut parts.headers);
     if let Some(client) = parts.extensions.remove::<Client>() {
-        add_client(&mut parts.headers, &client);
+        forwarded::write(&mut parts.headers, &client);
     }
 }
 
@@ -120,7 +117,7 @@ pub fn add_forwarded(parts: &mut request::Parts) {
         parts.headers.insert(header::HOST, host);
     }
     if let Some(client) = parts.extensions.remove::<Client>() {
-        add_client(&mut parts.headers, &client);
+        forwarded::write(&mut parts.headers, &client);
     }
 }
 
@@ -229,36 +226,12 @@ fn frame(request: &mut Request<RequestBody>) {
     }
 }
 
-/// Adds the client's address, scheme and host.
-fn add_client(headers: &mut HeaderMap, client: &Client) {
-    let before = headers.get_all(X_FORWARDED_FOR);
-    let value = match before.iter().next() {
-        None => client.forwarded_for().clone(),
-        Some(_) => listed(before.iter(), client.forwarded_for()),
-    };
-    headers.insert(X_FORWARDED_FOR, value);
-    headers.insert(X_FORWARDED_PROTO, client.scheme().header());
-    match headers.get(header::HOST).cloned() {
-        Some(host) => headers.insert(X_FORWARDED_HOST, host),
-        None => headers.remove(X_FORWARDED_HOST),
-    };
-}
-
-fn listed<'a>(before: impl Iterator<Item = &'a HeaderValue>, last: &HeaderValue) -> HeaderValue {
-    let mut list = Vec::new();
-    for value in before {
-        list.extend_from_slice(value.as_bytes());
-        list.extend_from_slice(b", ");
-    }
-    list.extend_from_slice(last.as_bytes());
-    HeaderValue::from_maybe_shared(Bytes::from(list)).unwrap_or_else(|_| last.clone())
-}
-
 #[cfg(test)]
 mod tests {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
+    use bytes::Bytes;
     use http_body::Frame;
     use http_body_util::{Empty, Full};
 
@@ -360,9 +333,10 @@ mod tests {
         assert_eq!(
             lines(one.headers()),
             [
+                "forwarded: for=203.0.113.9;host=shop;proto=https",
                 "host: shop",
                 "via: 1.1 justonce",
-                "x-forwarded-for: 10.0.0.1, 203.0.113.9",
+                "x-forwarded-for: 203.0.113.9",
                 "x-forwarded-host: shop",
                 "x-forwarded-proto: https",
             ]

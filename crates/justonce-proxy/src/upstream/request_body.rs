@@ -11,6 +11,8 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use justonce_http::BoxError;
 
+use crate::forwarded;
+
 /// The body of a request. Requests without one need no allocation.
 pub(super) enum RequestBody {
     Empty,
@@ -48,7 +50,12 @@ impl Body for RequestBody {
         let Self::Streamed(body, progress) = &mut *self else { return Poll::Ready(None) };
         let polled = Pin::new(&mut *body).poll_frame(cx);
         progress.starved.store(polled.is_pending(), Ordering::Relaxed);
-        let frame = ready!(polled);
+        let mut frame = ready!(polled);
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            forwarded::clean_trailers(trailers);
+        }
         match &frame {
             Some(Ok(_)) if !body.is_end_stream() => progress.advance(),
             Some(Ok(_)) | None => progress.end(FINISHED),

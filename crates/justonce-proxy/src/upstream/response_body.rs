@@ -11,6 +11,7 @@ use hyper::body::Incoming;
 use thiserror::Error;
 use tokio::time::Instant;
 
+use super::exchange_time::RunningExchange;
 use super::upstreams::PooledConnection;
 use crate::timer::LazyTimer;
 
@@ -21,6 +22,8 @@ use crate::timer::LazyTimer;
 #[derive(Debug)]
 pub struct ProxyBody {
     kind: Kind,
+    // Dropped at the end.
+    running: Option<RunningExchange>,
 }
 
 enum Kind {
@@ -42,13 +45,14 @@ impl ProxyBody {
     /// A body without content.
     #[must_use]
     pub fn empty() -> Self {
-        Self { kind: Kind::Ended }
+        Self { kind: Kind::Ended, running: None }
     }
 
     /// A body of these bytes.
     #[must_use]
     pub fn full(bytes: Bytes) -> Self {
-        if bytes.is_empty() { Self::empty() } else { Self { kind: Kind::Full(bytes) } }
+        let kind = if bytes.is_empty() { Kind::Ended } else { Kind::Full(bytes) };
+        Self { kind, running: None }
     }
 
     pub(super) fn text(text: &'static str) -> Self {
@@ -67,7 +71,20 @@ impl ProxyBody {
         }
         let (pooled, timer) = (Some(pooled), LazyTimer::new());
         let upstream = Upstream { incoming, pooled, timer, read_timeout, deadline: None };
-        Self { kind: Kind::Upstream(upstream) }
+        Self { kind: Kind::Upstream(upstream), running: None }
+    }
+
+    /// Keeps the time until the upstream's response has ended.
+    pub(super) fn timed(mut self, running: Option<RunningExchange>) -> Self {
+        if matches!(self.kind, Kind::Upstream(_)) {
+            self.running = running;
+        }
+        self
+    }
+
+    fn end(&mut self) {
+        self.kind = Kind::Ended;
+        self.running = None;
     }
 }
 
@@ -124,7 +141,7 @@ impl Body for ProxyBody {
         };
         let Poll::Ready(frame) = upstream.poll_incoming(cx) else {
             ready!(upstream.poll_stalled(cx));
-            self.kind = Kind::Ended;
+            self.end();
             return Poll::Ready(Some(Err(ProxyBodyError::Stalled)));
         };
         upstream.deadline = None;
@@ -132,13 +149,13 @@ impl Body for ProxyBody {
             Some(Ok(_)) => upstream.incoming.is_end_stream(),
             None => true,
             Some(Err(_)) => {
-                self.kind = Kind::Ended;
+                self.end();
                 return Poll::Ready(frame.map(|frame| frame.map_err(ProxyBodyError::Upstream)));
             }
         };
         if ended {
             upstream.pooled.take().into_iter().for_each(PooledConnection::give_back);
-            self.kind = Kind::Ended;
+            self.end();
         }
         Poll::Ready(frame.map(|frame| frame.map_err(ProxyBodyError::Upstream)))
     }

@@ -9,7 +9,7 @@ use http::{Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use justonce_proxy::{ListenerSettings, ServerTls};
+use justonce_proxy::{ListenerSettings, ServerTls, TrustedProxies};
 use justonce_proxy::{Proxy, UpstreamAddress, UpstreamRoots};
 use rustls::pki_types::ServerName;
 use tempfile::NamedTempFile;
@@ -54,6 +54,32 @@ async fn mirror() -> Upstream {
         }
     })
     .await
+}
+
+#[tokio::test]
+async fn a_proxy_may_hand_on_tls_and_say_whose_it_is() {
+    let upstream = mirror().await;
+    let identity = identity();
+    let proxies = TrustedProxies {
+        ranges: vec!["127.0.0.0/8".parse().unwrap()],
+        proxy_protocol: true,
+        ..TrustedProxies::default()
+    };
+    let listener = listener(listener_settings()).with_tls(identity.server()).with_proxies(proxies);
+    let gateway = Gateway::serve(settings(upstream.address), listener, Duration::from_secs(5));
+    let mut stream = gateway.connect().await;
+    say(&mut stream, "PROXY TCP6 2001:db8::9 ::1 4660 443\r\n").await;
+    let tls = identity.client(&["h2"]).connect(localhost(), stream);
+    let mut sender = http2(tls.await.unwrap()).await;
+    let response = sender.send_request(post("https://shop/", "two")).await.unwrap();
+    let seen = response.into_body().collect().await.unwrap().to_bytes();
+    let seen = String::from_utf8(seen.to_vec()).unwrap();
+    assert!(seen.contains("x-forwarded-for: 2001:db8::9\r\n"), "{seen}");
+    assert!(seen.contains("x-forwarded-proto: https\r\n"), "{seen}");
+
+    // Without the header there is no handshake.
+    let stream = gateway.connect().await;
+    assert!(identity.client(&["h2"]).connect(localhost(), stream).await.is_err());
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@
 mod listener_http2;
 mod listener_limits;
 mod listener_protocols;
+mod listener_proxies;
 mod listener_smuggling;
 mod parts;
 mod upstream_answers;

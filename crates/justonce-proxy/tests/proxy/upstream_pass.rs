@@ -42,8 +42,8 @@ async fn upstreams_learn_who_asked() {
     assert_eq!(read_answer(&mut client).await.1, "ok");
     assert_eq!(
         heads.recv().await.unwrap(),
-        "get /a?b=c http/1.1\nhost: shop\nx-forwarded-for: 127.0.0.1\n\
-         x-forwarded-host: shop\nx-forwarded-proto: http\nx-own: 1"
+        "get /a?b=c http/1.1\nforwarded: for=127.0.0.1;host=shop;proto=http\nhost: shop\n\
+         x-forwarded-for: 127.0.0.1\nx-forwarded-host: shop\nx-forwarded-proto: http\nx-own: 1"
     );
     let request = "GET http://other/x HTTP/1.1\r\nHost: shop\r\nConnection: x-own, close\r\n\
                    X-Own: 1\r\nX-Forwarded-For: 10.1.1.1\r\nTE: trailers\r\n\r\n";
@@ -52,8 +52,9 @@ async fn upstreams_learn_who_asked() {
     assert!(head.contains("connection: close\r\n"), "{head}");
     assert_eq!(
         heads.recv().await.unwrap(),
-        "get /x http/1.1\nhost: other\nte: trailers\nx-forwarded-for: 10.1.1.1, 127.0.0.1\n\
-         x-forwarded-host: other\nx-forwarded-proto: http"
+        "get /x http/1.1\nforwarded: for=127.0.0.1;host=other;proto=http\nhost: other\n\
+         te: trailers\nx-forwarded-for: 127.0.0.1\nx-forwarded-host: other\n\
+         x-forwarded-proto: http"
     );
     assert_eq!(read_rest(&mut client).await, "");
 }
@@ -73,8 +74,9 @@ async fn an_upstream_can_have_its_own_name_and_a_base() {
     assert_eq!(
         heads.recv().await.unwrap(),
         format!(
-            "get /v1/a?b http/1.1\nhost: {}\nvia: 1.1 justonce\nx-forwarded-for: 127.0.0.1\n\
-             x-forwarded-host: shop\nx-forwarded-proto: http",
+            "get /v1/a?b http/1.1\nforwarded: for=127.0.0.1;host=shop;proto=http\nhost: {}\n\
+             via: 1.1 justonce\nx-forwarded-for: 127.0.0.1\nx-forwarded-host: shop\n\
+             x-forwarded-proto: http",
             upstream.address
         )
     );

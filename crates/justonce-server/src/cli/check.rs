@@ -15,7 +15,8 @@ use justonce_proxy::ServerTls;
 
 use super::print::say;
 use crate::config::{
-    self, AdminToken, Flags, PostgresSettings, ServerUrl, Settings, StoreSettings, StoreUrl,
+    self, AccessLogTarget, AdminToken, Flags, PostgresSettings, ServerUrl, Settings, StoreSettings,
+    StoreUrl,
 };
 use crate::stores::{self, with_causes};
 use crate::upstreams;
@@ -107,6 +108,14 @@ fn files(settings: &Settings) -> Vec<String> {
             && let Err(why) = read_certificates(path)
         {
             found.push(unreadable(name, path, &why));
+        }
+    }
+    if let Some(AccessLogTarget::File(path)) = &settings.access_log.to {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if path.is_dir() {
+            found.push(format!("`access_log.to`: {} is a directory", path.display()));
+        } else if directory.is_some_and(|directory| !directory.is_dir()) {
+            found.push(format!("`access_log.to`: there is no directory for {}", path.display()));
         }
     }
     if let StoreUrl::File(path) = &settings.store

@@ -104,6 +104,30 @@ fn a_retry_gets_the_same_bytes() {
 }
 
 #[test]
+fn h49_curl_behind_a_trusted_proxy_is_its_client() {
+    let by_address = "[defaults]\nscope = ['address']\n";
+    let trusted = "[proxies]\ntrusted = ['127.0.0.0/8']\nproxy_protocol = true\n";
+    let (_home, upstream, gateway, desk) = started(&format!("{trusted}{by_address}"));
+    let asked = upstream.serve();
+    let url = format!("http://{}/payments", gateway.address);
+    for (option, version) in VERSIONS {
+        let key = format!("Idempotency-Key: curl-{version}");
+        let pay = |client: &str| {
+            let client = format!("X-Forwarded-For: {client}");
+            desk.curl(&[option, "--haproxy-protocol", "-d", "x", "-H", &key, "-H", &client, &url])
+        };
+        let (first, other) = (pay("203.0.113.9"), pay("203.0.113.10"));
+        assert_eq!((first.status, other.status), (201, 201), "{first:?} {other:?}");
+        let retry = pay("203.0.113.10, 203.0.113.9");
+        assert!(!other.is_replay() && retry.is_replay(), "{other:?} {retry:?}");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+    // Without the PROXY protocol there is no answer at all.
+    let silent = desk.curl(&["-d", "x", &url]);
+    assert!(silent.exit != 0 && silent.status == 0, "{silent:?}");
+}
+
+#[test]
 fn another_request_with_the_same_key_is_refused() {
     let (_home, upstream, gateway, desk) = started("");
     let asked = upstream.serve();

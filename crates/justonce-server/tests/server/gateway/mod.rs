@@ -1,5 +1,6 @@
 //! The real gateway, as a process, between a client and a service that do what the test says.
 
+mod access_log;
 mod admin;
 mod answers;
 mod backup;
@@ -11,11 +12,13 @@ mod crash;
 mod expire;
 mod hostile_contents;
 mod metrics;
+mod proxied;
 mod reload;
 mod sagas;
 mod shutdown;
 mod stage;
 mod stores;
+mod traces;
 mod unknown;
 mod upstream_health;
 mod upstream_tls;

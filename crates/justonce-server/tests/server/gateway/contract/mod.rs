@@ -34,7 +34,7 @@ mod errors;
 mod every;
 mod execution;
 mod fingerprint;
-mod http2;
+pub(crate) mod http2;
 mod identity;
 mod key;
 mod marks;
@@ -45,3 +45,6 @@ mod service;
 mod stage;
 mod storing;
 mod streams;
+
+pub(crate) use place::Place;
+pub(crate) use stage::{Stage, assert_fresh, assert_problem, assert_replay};

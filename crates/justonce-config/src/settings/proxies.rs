@@ -1,0 +1,64 @@
+//! Proxies in front of the gateway, and who of them is believed.
+
+use justonce_net::{AddressRange, AddressRangeError};
+
+use crate::declare::settings;
+use crate::invalid::{Invalid, Read};
+use crate::kind::{choice, flag, one_or_more, repeated, text};
+use crate::report::Report;
+use crate::tree::Node;
+
+settings! {
+    /// Proxies in front of the gateway.
+    pub struct Proxies from ProxiesLayer {
+        /// Addresses and networks of the proxies in front that are believed what they say about
+        /// clients; without them the client is whoever connects
+        /// ([more](operating.md#behind-a-proxy)).
+        trusted: Vec<AddressRange> = one_or_more(range),
+            default "", example "10.0.0.0/8, 2001:db8::7";
+        /// The header in which they say it: `x-forwarded-for`, with `x-forwarded-proto` and
+        /// `x-forwarded-host`, or `forwarded`. The other one is not read.
+        header: ProxyHeader = choice(&[
+                ("x-forwarded-for", ProxyHeader::XForwarded),
+                ("forwarded", ProxyHeader::Forwarded),
+            ]),
+            default "x-forwarded-for", example "forwarded";
+        /// Whether each connection must come from a trusted proxy and begin with a PROXY protocol
+        /// header, version 1 or 2; others are closed. The header has `timeouts.header` to come.
+        proxy_protocol: bool = flag(), default "false", example "true";
+    }
+}
+
+/// The header in which trusted proxies say who their clients are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyHeader {
+    /// `X-Forwarded-For`, with `-Proto` and `-Host`.
+    XForwarded,
+    /// `Forwarded`.
+    Forwarded,
+}
+
+/// An address or a network.
+fn range(node: &Node) -> Read<AddressRange> {
+    let found = text(node)?.trim();
+    AddressRange::parse(found).map_err(|why| {
+        let help = match why {
+            AddressRangeError::Host(range) => Some(format!("did you mean \"{range}\"?")),
+            _ => None,
+        };
+        Invalid::at(node, format!("{why}, found {}", repeated(found))).help(help)
+    })
+}
+
+/// The PROXY protocol is spoken by those who are trusted.
+pub(super) fn check(proxies: &ProxiesLayer, report: &mut Report) {
+    let (Some(trusted), Some(protocol)) = (&proxies.trusted, &proxies.proxy_protocol) else {
+        return;
+    };
+    if protocol.value && trusted.value.is_empty() {
+        let message = "`proxies.proxy_protocol`: no proxy is trusted, so every connection would be \
+                       closed";
+        let help = "name the proxies in `proxies.trusted`".to_owned();
+        report.at(&protocol.origin, message.to_owned(), Some(help));
+    }
+}

@@ -1,0 +1,52 @@
+//! Which proxies in front are believed.
+
+use std::net::IpAddr;
+
+use justonce_net::AddressRange;
+
+/// The header in which trusted proxies tell who connected to them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForwardedHeader {
+    /// `X-Forwarded-For`, with `X-Forwarded-Proto` and `X-Forwarded-Host`.
+    #[default]
+    XForwarded,
+    /// `Forwarded` (RFC 7239).
+    Forwarded,
+}
+
+/// The proxies in front whose statements about clients are believed.
+///
+/// ```
+/// use justonce_proxy::{ForwardedHeader, TrustedProxies};
+///
+/// // The default: nobody is believed.
+/// let nobody = TrustedProxies::default();
+///
+/// // Customised: load balancers in one network, which write `Forwarded`.
+/// let balancers = TrustedProxies {
+///     ranges: vec!["10.0.0.0/8".parse()?],
+///     header: ForwardedHeader::Forwarded,
+///     ..TrustedProxies::default()
+/// };
+/// assert!(balancers.trusts("10.0.0.7".parse()?) && !nobody.trusts("10.0.0.7".parse()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedProxies {
+    /// Their addresses.
+    pub ranges: Vec<AddressRange>,
+    /// The header that they write. The other one is not read: they may pass on what a client wrote
+    /// there.
+    pub header: ForwardedHeader,
+    /// Whether each connection must come from one of them and begin with a PROXY protocol header,
+    /// version 1 or 2.
+    pub proxy_protocol: bool,
+}
+
+impl TrustedProxies {
+    /// Whether an address is that of a trusted proxy.
+    #[must_use]
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        self.ranges.iter().any(|range| range.contains(address))
+    }
+}

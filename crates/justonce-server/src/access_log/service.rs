@@ -1,0 +1,84 @@
+//! The service of the listener: what is noted of each request, around the gateway itself.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use justonce::http::BoxError;
+use pin_project_lite::pin_project;
+use tower::Service;
+
+use super::body::{CountedBody, LoggedBody};
+use super::line::Line;
+use super::log::AccessLog;
+use crate::gateway::Gateway;
+use crate::traces::Traces;
+
+/// The gateway, with its access log and the traces of its requests. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Front {
+    gateway: Gateway,
+    log: Option<AccessLog>,
+    traces: Traces,
+}
+
+impl Front {
+    pub(crate) fn new(gateway: Gateway, log: Option<AccessLog>, traces: Traces) -> Self {
+        Self { gateway, log, traces }
+    }
+}
+
+impl<B> Service<Request<B>> for Front
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<LoggedBody<GatewayBody>>;
+    type Error = Infallible;
+    type Future = LoggedFuture<<Gateway as Service<Request<CountedBody<B>>>>::Future>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        self.traces.settle(&mut parts.headers);
+        let line = self.log.as_ref().and_then(|log| log.begin(&mut parts));
+        let body = CountedBody::new(body, line.as_ref().map(|line| line.received()));
+        LoggedFuture { response: self.gateway.call(Request::from_parts(parts, body)), line }
+    }
+}
+
+/// The body of the gateway's responses.
+pub(super) type GatewayBody = justonce::http::ResponseBody<justonce_proxy::ProxyBody>;
+
+pin_project! {
+    /// The response to a request, and its line in the log. Dropped before, its client has left.
+    #[derive(Debug)]
+    pub(crate) struct LoggedFuture<F> {
+        #[pin]
+        response: F,
+        line: Option<Box<Line>>,
+    }
+}
+
+impl<F, B> Future for LoggedFuture<F>
+where
+    F: Future<Output = Result<Response<B>, Infallible>>,
+    B: Body,
+{
+    type Output = Result<Response<LoggedBody<B>>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.response.poll(cx))?;
+        let mut line = this.line.take();
+        line.iter_mut().for_each(|line| line.begin_response(response.status()));
+        Poll::Ready(Ok(response.map(|body| LoggedBody::new(body, line))))
+    }
+}
