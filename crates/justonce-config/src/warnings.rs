@@ -53,8 +53,6 @@ pub fn warnings(settings: &Settings) -> Vec<Warning> {
     found.extend(unused(settings));
     for route in settings.all_routes() {
         found.extend(takes_all_places(settings, route));
-    }
-    for route in settings.all_routes() {
         let texts = of_route(route).into_iter().chain(by_address(route, settings));
         found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
     }

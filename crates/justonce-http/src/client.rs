@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-/// Request extension: the address of the client. With [`ScopePart::Address`](crate::ScopePart) it
-/// is the caller, and callers that nothing else identifies are told apart by it when they are
-/// limited: then of an IPv6 address the first 64 bits count.
+/// The address of a client, as an extension of its request: for
+/// [`ScopePart::Address`](crate::ScopePart), and for the limits of callers that nothing else
+/// identifies. For limits, the first 64 bits of an IPv6 address count.
 ///
-/// The gateway sets it. In an axum application it can be set from `ConnectInfo`, if no proxy stands
-/// in front, whose address that would be:
+/// The gateway sets it. A service of your own sets what it knows, because a proxy in front has an
+/// address too. In an axum application it can be set from `ConnectInfo`:
 ///
 /// ```
 /// use std::net::SocketAddr;

@@ -88,8 +88,7 @@ impl<S> ProtectedRequest<S> {
                 None => begin(&self.shared, &self.route, &operation).await.map(|one| (one, None)),
                 Some(limits) => {
                     let (shared, route) = (&self.shared, &self.route);
-                    let begun = begin_limited(shared, route, &self.parts, limits, &operation);
-                    Box::pin(begun).await
+                    Box::pin(begin_limited(shared, route, &self.parts, limits, &operation)).await
                 }
             };
             match begun {

@@ -205,8 +205,7 @@ fn admit(routes: &Routes, parts: &mut request::Parts) -> Admission {
         return Admission::WellKnown;
     }
     if is_never_protected(&parts.method) {
-        let preflight = preflight(routes, parts);
-        return preflight.map_or(Admission::PassThrough(None), Admission::Preflight);
+        return preflight(routes, parts).map_or(Admission::PassThrough(None), Admission::Preflight);
     }
     // Only GET upgrades: with other methods an upgrade would avoid the protection.
     remove_per_hop(&mut parts.headers);

@@ -4,7 +4,7 @@ use axum::body::Body;
 use http::Request;
 use justonce_core::OnLapsed;
 use justonce_core::store::ListQuery;
-use justonce_http::{ClientAddress, KeyPresence, RequestReport, Rule, ScopePart};
+use justonce_http::{ClientAddress, Cors, KeyPresence, Preflights, RequestReport, Rule, ScopePart};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::logs_and_metrics::Log;
@@ -112,6 +112,17 @@ async fn h54_it_is_told_how_each_request_was_answered() {
         let hash = report.key_hash();
         assert_eq!(hash.is_some_and(|hash| hash.starts_with('#') && hash.len() == 13), is_known);
     }
+}
+
+#[tokio::test]
+async fn h54_a_preflight_that_the_layer_answers_is_told() {
+    let (world, upstream) = (World::new(), Upstream::counting());
+    let cors = Cors::any().preflights(Preflights::Answer);
+    let app = world.app_with(&upstream, Rule::default().cors(cors));
+    let headers = [("origin", "https://a.example"), ("access-control-request-method", "POST")];
+    let (request, report) = reported(request("OPTIONS", "/payments", &headers, ""));
+    assert_eq!(send(&app, request).await.code(), 204);
+    assert_eq!((report.answer(), upstream.calls()), (Some("preflight"), 0));
 }
 
 #[tokio::test]
