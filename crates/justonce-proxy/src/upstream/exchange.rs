@@ -31,6 +31,7 @@ use crate::timer::LazyTimer;
 const NO_UPSTREAM: &str = "the circuit breakers of all upstreams are open";
 const REFUSED: &str = "the upstream refused the gateway's certificate, or that there is none";
 const NOT_PROCESSED: &str = "the upstream refused the request before it looked at it";
+const NO_FORM: &str = "HTTP/2 has no form for this request";
 const CLOSED: &str = "the upstream closed the connection before the request was sent";
 
 /// The result of a request at one upstream.
@@ -38,6 +39,8 @@ enum Attempt {
     Response(ConnectionResponse),
     /// Not a byte of it was sent: the request, to be sent to another upstream, and why.
     NotReached(Request<RequestBody>, &'static str),
+    /// It cannot be sent to such an upstream, which says nothing about that.
+    NoForm,
     Failed(ProxyError, &'static str, Phase),
 }
 
@@ -117,6 +120,11 @@ pub(super) async fn exchange(
                 active.end(request_end(error));
                 return failed_response(error, Some(by), phase, detail);
             }
+            Attempt::NoForm => {
+                let by = active.upstream().name.clone();
+                active.end(RequestEnd::Abandoned);
+                return failed_response(ProxyError::NotReached, Some(by), Phase::Connect, NO_FORM);
+            }
             Attempt::NotReached(unsent, detail) => {
                 at = Some(active.upstream().name.clone());
                 active.end(RequestEnd::NotReached);
@@ -181,7 +189,8 @@ fn address(
         *request.uri_mut() = target;
     }
     let headers = request.headers_mut();
-    if (*host != HostHeader::Client || !headers.contains_key(http::header::HOST))
+    let is_missing = headers.get(http::header::HOST).is_none_or(|host| host.is_empty());
+    if (*host != HostHeader::Client || is_missing)
         && let Some(host) = &upstream.host
     {
         headers.insert(http::header::HOST, host.clone());
@@ -391,7 +400,7 @@ async fn attempt_http2(
         };
         let progress = request.body().progress();
         if !http2::to_http2(&mut request, connector.tls.is_some()) {
-            return Attempt::NotReached(request, "HTTP/2 has no form for this request");
+            return Attempt::NoForm;
         }
         match send_http2(slot.sender, &slot.state, request, progress.as_deref(), options).await {
             Sent::Response(response) => {
@@ -437,7 +446,8 @@ async fn send_http2(
             Some(unsent) => Sent::Unsent(Box::new(unsent)),
             None => {
                 let error = error.into_error();
-                if http2::was_not_processed(&error) {
+                let has_begun_body = progress.is_some_and(|progress| progress.frames() > 0);
+                if http2::was_not_processed(&error, has_begun_body) {
                     return Sent::Failed(ProxyError::NotReached, NOT_PROCESSED);
                 }
                 failed(&error, progress, Seen { wrote: true, read: state.read() })

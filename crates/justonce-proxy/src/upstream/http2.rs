@@ -20,7 +20,10 @@ use super::stream::{SocketProbe, StreamState};
 
 /// How many requests share a connection at most, unless the upstream allows fewer. What a
 /// connection cannot take would wait in it, and could not be told from what was sent.
-const REQUESTS_PER_CONNECTION: usize = 100;
+const REQUESTS_PER_CONNECTION: u16 = 100;
+/// How much of a response the upstream may send before its client reads on. All responses of a
+/// connection together never use up what the connection has: who reads nothing stops nobody else.
+const WINDOW_BYTES: u32 = 64 * 1024;
 /// The longest head of a response, in bytes: as many headers as with HTTP/1.1, of usual lengths.
 const MAX_HEAD_BYTES: u32 = 64 * 1024;
 /// After how long without traffic a connection is tested, and how long that may take.
@@ -120,6 +123,8 @@ impl Shared {
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES * u32::from(REQUESTS_PER_CONNECTION))
             .max_header_list_size(MAX_HEAD_BYTES);
         let handshake = http.handshake(TokioIo::new(stream)).await;
         let (sender, mut connection) = handshake.map_err(|_| FAILED)?;
@@ -127,7 +132,7 @@ impl Shared {
         let asked = Arc::downgrade(&probe);
         let places = Arc::new(Places {
             taken: AtomicUsize::new(0),
-            allowed: AtomicUsize::new(REQUESTS_PER_CONNECTION),
+            allowed: AtomicUsize::new(REQUESTS_PER_CONNECTION.into()),
             freed: Notify::new(),
         });
         let known = Arc::clone(&places);
@@ -136,7 +141,7 @@ impl Shared {
             let driven = loop {
                 // The upstream may change it at any time.
                 let allowed = connection.current_max_send_streams();
-                let allowed = allowed.clamp(1, REQUESTS_PER_CONNECTION);
+                let allowed = allowed.clamp(1, REQUESTS_PER_CONNECTION.into());
                 known.allowed.store(allowed, Ordering::Release);
                 tokio::select! {
                     driven = &mut connection => break driven,
@@ -208,10 +213,13 @@ pub(super) fn from_http2<B>(request: &mut Request<B>) {
 
 /// Whether an error says that the upstream did not process the request: it ended the connection
 /// before this one (GOAWAY names the last that it looked at), or refused it (REFUSED_STREAM).
-pub(super) fn was_not_processed(error: &hyper::Error) -> bool {
+///
+/// Before the body has begun, an error may be that of the connection and not of this request, whose
+/// head is on its way then: a GOAWAY says nothing about it.
+pub(super) fn was_not_processed(error: &hyper::Error, has_begun_body: bool) -> bool {
     let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
     causes.filter_map(|error| error.downcast_ref::<h2::Error>()).any(|error| {
         let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-        error.is_remote() && (error.is_go_away() || is_refused)
+        error.is_remote() && (is_refused || (has_begun_body && error.is_go_away()))
     })
 }

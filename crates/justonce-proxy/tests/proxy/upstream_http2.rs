@@ -192,9 +192,56 @@ fn goaway(last_stream: u8) -> Vec<u8> {
 async fn what_comes_after_the_last_stream_of_a_goaway_was_not_executed() {
     let before = Upstream::start(|stream| answer_raw(stream, goaway(0))).await;
     assert_eq!(pay(&proxy(&before)).await, NOT_EXECUTED);
+    // Without a body it cannot be told whether the head had left before: hyper reports the end of
+    // the connection and that of the request alike.
+    let cancel = Request::post("/cancel").header("host", "shop").body(Full::<Bytes>::default());
+    let response = proxy(&before).send(cancel.unwrap()).await;
+    let effect = response.extensions().get::<ProxyError>().map(|error| error.effect());
+    assert_eq!((response.status().as_u16(), effect), UNKNOWN);
     // It looked at ours, and then the connection ended.
     let after = Upstream::start(|stream| answer_raw(stream, goaway(1))).await;
     assert_eq!(pay(&proxy(&after)).await, UNKNOWN);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_stops_no_other_on_its_connection() {
+    let upstream = serve(|_, request, mut respond, _| {
+        if request.uri().path() == "/large" {
+            let mut body = respond.send_response(Response::new(()), false).unwrap();
+            body.send_data(Bytes::from(vec![7; 512 * 1024]), true).unwrap();
+        } else {
+            ok(respond);
+        }
+    })
+    .await;
+    let proxy = proxy(&upstream);
+    let mut unread = Vec::new();
+    for _ in 0..50 {
+        let large = Request::get("/large").header("host", "shop").body(Full::<Bytes>::default());
+        unread.push(proxy.send(large.unwrap()).await);
+    }
+    let paid = tokio::time::timeout(Duration::from_secs(20), pay(&proxy)).await;
+    assert_eq!(paid.expect("the connection has room for others"), (200, None));
+    assert_eq!(upstream.connections(), 1);
+    let whole = unread.remove(0).into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(whole.len(), 512 * 1024);
+}
+
+#[tokio::test]
+async fn an_empty_host_is_none_and_says_nothing_about_the_upstream() {
+    let upstream = serve(|_, _, respond, _| ok(respond)).await;
+    let mut settings = speaking(upstream.url());
+    settings.breaker = proxy_settings([upstream.url()]).breaker;
+    assert!(settings.breaker.is_some());
+    let proxy = Proxy::new(settings).unwrap();
+    for host in ["", "a b"] {
+        for _ in 0..8 {
+            let empty = Request::get("/").header("host", host).body(Full::<Bytes>::default());
+            let status = proxy.send(empty.unwrap()).await.status();
+            assert_eq!(status.as_u16(), if host.is_empty() { 200 } else { 502 }, "{host:?}");
+        }
+    }
+    assert_eq!(pay(&proxy).await, (200, None), "the breaker is closed");
 }
 
 #[tokio::test]
