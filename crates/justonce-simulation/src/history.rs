@@ -19,6 +19,9 @@ pub(crate) struct Event {
     pub(crate) what: What,
 }
 
+/// What the network says of a claim that was made when nobody expected it any more.
+pub(crate) const LATE_CLAIM: &str = "begin is carried out late: claimed";
+
 /// What a call of an engine is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {

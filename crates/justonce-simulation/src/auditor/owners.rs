@@ -5,7 +5,7 @@ use justonce_core::OnLapsed;
 
 use super::view::{Execution, View, Violation};
 use crate::generate::LEASES_IN_CAP;
-use crate::history::{Answer, Said, What};
+use crate::history::{Answer, LATE_CLAIM, Said, What};
 use crate::plan::is_lapse;
 
 /// A lease does not lapse while its owner lives and reaches the store: nobody takes over, and the
@@ -107,14 +107,16 @@ pub(crate) fn what_did_not_start_is_not_unknown(view: &View<'_>) -> Option<Viola
         if !is_lapse(*reason) || executions.iter().any(|e| e.fence == *fence) {
             return None;
         }
-        let excused = view.within(0, answered.at).any(|what| {
-            matches!(
-                what,
-                What::Crashed { .. }
-                    | What::Partitioned { .. }
-                    | What::Stalled { .. }
-                    | What::Jumped { .. }
-            )
+        let excused = view.within(0, answered.at).any(|what| match what {
+            What::Crashed { .. }
+            | What::Partitioned { .. }
+            | What::Stalled { .. }
+            | What::Jumped { .. } => true,
+            // Its caller had been answered by then, by another begin: nobody knows of the claim.
+            What::Network { operation, what, .. } => {
+                *operation == Some(view.operation) && what == LATE_CLAIM
+            }
+            _ => false,
         });
         (!excused).then(|| {
             let why = format!(
