@@ -194,7 +194,7 @@ fn listener(settings: &Settings) -> anyhow::Result<(Listener, Option<ServerTls>)
     Ok((listener.with_tls(tls.clone()), Some(tls)))
 }
 
-/// The proxies in front that are believed.
+/// The trusted proxies in front.
 fn proxies(settings: &Proxies) -> TrustedProxies {
     let header = match settings.header {
         ProxyHeader::XForwarded => ForwardedHeader::XForwarded,

@@ -46,7 +46,7 @@ pub struct Settings {
     pub drain_delay: Duration,
     /// How long running operations may take to finish when the gateway stops.
     pub grace: Duration,
-    /// Proxies in front, and which of them are believed.
+    /// The trusted proxies in front.
     pub proxies: Proxies,
     /// What is logged, and how.
     pub log: Log,

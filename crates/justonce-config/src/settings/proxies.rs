@@ -1,4 +1,4 @@
-//! Proxies in front of the gateway, and who of them is believed.
+//! The trusted proxies in front of the gateway.
 
 use justonce_net::{AddressRange, AddressRangeError};
 
@@ -11,8 +11,8 @@ use crate::tree::Node;
 settings! {
     /// Proxies in front of the gateway.
     pub struct Proxies from ProxiesLayer {
-        /// Addresses and networks of the proxies in front that are believed what they say about
-        /// clients; without them the client is whoever connects
+        /// Addresses and networks of the proxies in front that are trusted to name the client;
+        /// without them the client is whoever connects
         /// ([more](operating.md#behind-a-proxy)).
         trusted: Vec<AddressRange> = one_or_more(range),
             default "", example "10.0.0.0/8, 2001:db8::7";

@@ -1,4 +1,4 @@
-//! What proxies in front say about clients: who is believed, and what the upstream is told.
+//! The client behind proxies: which of them are trusted, and what the upstream gets.
 //!
 //! A proxy adds the address of whoever connected to it. So the list is read from its end: the last
 //! entry comes from the proxy that connected to us, the one before it from the proxy before, as

@@ -1,4 +1,4 @@
-//! Which proxies in front are believed.
+//! Which proxies in front are trusted.
 
 use std::net::IpAddr;
 
@@ -14,13 +14,13 @@ pub enum ForwardedHeader {
     Forwarded,
 }
 
-/// The proxies in front whose statements about clients are believed.
+/// The proxies in front that are trusted to name the client.
 ///
 /// ```
 /// use justonce_proxy::{ForwardedHeader, TrustedProxies};
 ///
-/// // The default: nobody is believed.
-/// let nobody = TrustedProxies::default();
+/// // The default: none is trusted.
+/// let none = TrustedProxies::default();
 ///
 /// // Customised: load balancers in one network, which write `Forwarded`.
 /// let balancers = TrustedProxies {
@@ -28,7 +28,7 @@ pub enum ForwardedHeader {
 ///     header: ForwardedHeader::Forwarded,
 ///     ..TrustedProxies::default()
 /// };
-/// assert!(balancers.trusts("10.0.0.7".parse()?) && !nobody.trusts("10.0.0.7".parse()?));
+/// assert!(balancers.trusts("10.0.0.7".parse()?) && !none.trusts("10.0.0.7".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

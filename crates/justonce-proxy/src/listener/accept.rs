@@ -68,7 +68,7 @@ impl Listener {
         self
     }
 
-    /// Believes these proxies in front what they say about clients.
+    /// Trusts these proxies in front to name the client.
     #[must_use]
     pub fn with_proxies(mut self, proxies: TrustedProxies) -> Self {
         self.proxies = proxies;

@@ -147,7 +147,7 @@ impl Upstreams {
         }
     }
 
-    /// Whether unhealthy upstreams get nothing. If none is healthy, the checks are not believed.
+    /// Whether unhealthy upstreams get nothing. If none is healthy, the checks are ignored.
     fn checks_count(&self) -> bool {
         let unhealthy = self.unhealthy.load(Ordering::Relaxed);
         unhealthy > 0 && unhealthy < self.all.len()

@@ -1,4 +1,4 @@
-//! Proxies in front: who is believed what, and connections that say whose they are (h49).
+//! Trusted proxies in front, and connections with a PROXY protocol header (h49).
 
 use std::time::Duration;
 
@@ -198,7 +198,7 @@ async fn connections_say_whose_they_are() {
 }
 
 #[tokio::test]
-async fn a_proxy_behind_another_is_believed_if_it_is_trusted_too() {
+async fn a_proxy_behind_another_counts_if_it_is_trusted_too() {
     let upstream = mirror().await;
     let ranges = ["127.0.0.0/8", "203.0.113.9"];
     let gateway = serve(&upstream, with_protocol(listener_settings(), &ranges));

@@ -21,7 +21,7 @@ fn pay_for(stage: &Stage, client: &str) -> Message {
     pay(stage, &[("x-forwarded-for", client)])
 }
 
-/// What clients must not be believed.
+/// What must not be taken from clients.
 const FORGED: [(&str, &str); 7] = [
     ("x-forwarded-for", "203.0.113.9"),
     ("x-forwarded-for", "127.0.0.1"),
