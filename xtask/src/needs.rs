@@ -194,7 +194,7 @@ pub(crate) const FOR_RELEASES: &[Need] = &[Need {
     why: "it checks licences, sources and duplicates of all dependencies",
     used_by: UsedBy::NoTest,
     probe: &["cargo", "deny", "--version"],
-    install: Install::Cargo("cargo-deny"),
+    install: Install::Cargo("cargo-deny@0.20.2"),
 }];
 
 /// What only other versions of the servers need.
