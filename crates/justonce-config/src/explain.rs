@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use justonce_core::{AfterRetention, OnLapsed};
 
+use super::explain_identity::{issuer, scope_words, tls_words};
 use super::explain_upstream::{forwards_to, of_route, said};
 use super::settings::{
     AccessLog, AccessLogFormat, AccessLogTarget, BodyMode, Cors, Expected, JsonFields, KeyFormat,
     KeySettings, KeySource, KeySyntax, LoggedQuery, MadeTrace, PathEscapes, ProbeOutcome,
-    ProbeRule, Proxies, ProxyHeader, ResponseEffect, RouteSettings, ScopePart, Settings,
-    StatusRule, StoreUrl, WhenBusy, WhenStoreDown,
+    ProbeRule, Proxies, ProxyHeader, ResponseEffect, RouteSettings, Settings, StatusRule, StoreUrl,
+    WhenBusy, WhenStoreDown,
 };
-use super::warnings::{REFRESHED, is_by_address, is_by_token};
 use super::words::{duration, header, headers, list, size, wrap};
 
 /// The widest line, in characters.
@@ -25,7 +25,8 @@ pub fn explain(settings: &Settings) -> String {
     let mut parts = vec![wrap(&gateway(settings), "", "", WIDTH)];
     let explain_route = |route: &RouteSettings, rest: &str| explain_route(route, rest, settings);
     let upstreams = settings.upstreams.iter().filter_map(|upstream| said(upstream, settings));
-    parts.extend(upstreams.map(|(head, said)| {
+    let issuers = settings.jwt.iter().map(issuer);
+    parts.extend(upstreams.chain(issuers).map(|(head, said)| {
         let lines: Vec<String> = said.iter().map(|text| bullet(text)).collect();
         format!("{}\n{}", wrap(&head, "", "  ", WIDTH), lines.join("\n"))
     }));
@@ -36,7 +37,7 @@ pub fn explain(settings: &Settings) -> String {
 }
 
 fn gateway(settings: &Settings) -> String {
-    let tls = if settings.tls.is_some() { "with TLS" } else { "in cleartext" };
+    let tls = tls_words(settings.tls.as_ref());
     let store = match &settings.store {
         StoreUrl::Memory => "in memory only".to_owned(),
         StoreUrl::File(path) => format!("in the directory {}", path.display()),
@@ -154,7 +155,7 @@ fn explain_route(route: &RouteSettings, rest: &str, settings: &Settings) -> Stri
     };
     let mut said = vec![
         format!("Key: {}", key_words(key)),
-        format!("Scope: {}", scope_words(route, &settings.proxies)),
+        format!("Scope: {}", scope_words(route, settings)),
         format!("Same request: {}", fingerprint_words(route)),
         format!("Concurrent duplicate: {}", busy_words(route)),
         format!("After a crash: {}", lapsed_words(route)),
@@ -206,48 +207,6 @@ fn key_words(key: &KeySettings) -> String {
         _ => words.push('.'),
     }
     words
-}
-
-fn scope_words(route: &RouteSettings, proxies: &Proxies) -> String {
-    let (mut principals, mut tenants) = (Vec::new(), Vec::new());
-    for part in &route.scope {
-        match part {
-            ScopePart::Caller => {
-                principals.push("`Authorization`, or `X-Api-Key` where there is none".to_owned());
-            }
-            ScopePart::Principal(name) => principals.push(header(name)),
-            ScopePart::Cookie(name) => principals.push(format!("the cookie `{name}`")),
-            ScopePart::Address => principals.push("its address".to_owned()),
-            ScopePart::Tenant(header) => tenants.push(header),
-            _ => principals.push("another part of the request".to_owned()),
-        }
-    }
-    let mut parts = Vec::new();
-    if !principals.is_empty() {
-        parts.push(format!("its caller, identified by {}", list(&principals)));
-    }
-    if !tenants.is_empty() {
-        parts.push(format!("the tenant in {}", headers(tenants)));
-    }
-    if parts.is_empty() {
-        return "all callers share one namespace; who knows a key gets its outcome.".to_owned();
-    }
-    let nameless = if principals.is_empty() {
-        "Callers that send none of it share a namespace of their own."
-    } else {
-        "Callers of whom none of it is known share a namespace of their own, and get an outcome \
-         only with the very same `Cookie`."
-    };
-    let address = match (is_by_address(route), proxies.trusted.is_empty()) {
-        (false, _) => "",
-        (true, true) => {
-            " The address is that of the connection, since no proxy is trusted: behind a proxy all \
-             callers have the same, and get each other's outcomes."
-        }
-        (true, false) => " The address is the one that trusted proxies tell.",
-    };
-    let refreshed = if is_by_token(route) { format!(" {REFRESHED}") } else { String::new() };
-    format!("a key belongs to {}. {nameless}{address}{refreshed}", list(&parts))
 }
 
 fn fingerprint_words(route: &RouteSettings) -> String {

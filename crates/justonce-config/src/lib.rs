@@ -53,9 +53,11 @@
 mod covers;
 mod declare;
 mod explain;
+mod explain_identity;
 mod explain_upstream;
 mod file;
 mod flags;
+mod identity;
 mod invalid;
 mod kind;
 mod load;
@@ -70,6 +72,7 @@ mod settings;
 mod tree;
 mod units;
 mod warnings;
+mod warnings_identity;
 mod words;
 
 pub use explain::explain;

@@ -5,8 +5,8 @@ use serde_json::Value as Json;
 use super::declare::{Layer, Setting, Shape};
 use super::nearest::did_you_mean;
 use super::report::Report;
-use super::settings::{GatewayLayer, IdentityLayer, RouteTable, UpstreamTable};
-use super::tree::{DEFAULTS, Member, ROUTES, Table, UPSTREAMS, Value};
+use super::settings::{GatewayLayer, IdentityLayer, JwtLayer, RouteTable, UpstreamTable};
+use super::tree::{DEFAULTS, JWT, Member, ROUTES, Table, UPSTREAMS, Value};
 
 /// What every variable of ours begins with.
 pub(super) const VARIABLE_PREFIX: &str = "JUSTONCE_";
@@ -23,6 +23,11 @@ pub(super) const TOP: &[Setting] = &[
         UPSTREAMS,
         "Upstreams by their names; `default` is that of routes which name none.",
         Shape::Named(UpstreamTable::SETTINGS),
+    ),
+    Setting::of(
+        JWT,
+        "Who issues the tokens (JWT) that identify callers, for `jwt:…` in `scope`.",
+        Shape::Named(JwtLayer::SETTINGS),
     ),
     Setting::of(
         DEFAULTS,

@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub(super) const ROUTES: &str = "route";
 /// The name of the table of upstreams.
 pub(super) const UPSTREAMS: &str = "upstreams";
+/// The name of the table of issuers of tokens.
+pub(super) const JWT: &str = "jwt";
 /// The name of the table for all routes.
 pub(super) const DEFAULTS: &str = "defaults";
 

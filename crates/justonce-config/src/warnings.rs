@@ -9,10 +9,12 @@ use justonce_core::OnLapsed;
 use justonce_net::AddressRange;
 
 use super::covers::Reach;
+use super::identity::{REFRESHED, is_by_token};
 use super::settings::{
-    AdminToken, BodyMode, KeySource, ResponseEffect, RouteSettings, ScopePart, Settings, StatusSet,
-    StoreUrl, WhenStoreDown,
+    AdminToken, BodyMode, KeySource, ResponseEffect, RouteSettings, Settings, StatusSet, StoreUrl,
+    WhenStoreDown,
 };
+use super::warnings_identity;
 use super::words::{duration, header};
 
 /// Clients that retry for longer than this are common.
@@ -48,12 +50,14 @@ impl fmt::Display for Warning {
 pub fn warnings(settings: &Settings) -> Vec<Warning> {
     let mut found: Vec<Warning> = gateway(settings)
         .into_iter()
-        .map(|text| Warning { route: None, text: text.to_owned() })
+        .map(str::to_owned)
+        .chain(warnings_identity::gateway(settings))
+        .map(|text| Warning { route: None, text })
         .collect();
     found.extend(unused(settings));
     for route in settings.all_routes() {
         found.extend(takes_all_places(settings, route));
-        let texts = of_route(route).into_iter().chain(by_address(route, settings));
+        let texts = of_route(route).into_iter().chain(warnings_identity::of_route(route, settings));
         found.extend(texts.map(|text| Warning { route: Some(route.name.clone()), text }));
     }
     found
@@ -87,23 +91,6 @@ pub fn notes(settings: &Settings) -> Vec<String> {
     vec![format!("{REFRESHED} This concerns the routes: {shown}{more}")]
 }
 
-/// Whether a route tells callers apart by what may be a bearer token.
-pub(super) fn is_by_token(route: &RouteSettings) -> bool {
-    route.scope.iter().any(|part| match part {
-        ScopePart::Caller => true,
-        ScopePart::Principal(name) => *name == AUTHORIZATION,
-        _ => false,
-    })
-}
-
-/// Whether a route tells callers apart by their addresses.
-pub(super) fn is_by_address(route: &RouteSettings) -> bool {
-    route.scope.contains(&ScopePart::Address)
-}
-
-/// What that means.
-pub(super) const REFRESHED: &str = "A refreshed bearer token is a new caller: a retry that comes \
-                                    with it executes again.";
 /// More routes than this are counted, not named.
 const MAX_NAMED: usize = 20;
 
@@ -130,26 +117,6 @@ fn gateway(settings: &Settings) -> Vec<&'static str> {
         texts.push("`proxies.trusted` has every address: any client can claim to be another one");
     }
     texts
-}
-
-/// Callers that cannot be told apart by their addresses.
-fn by_address(route: &RouteSettings, settings: &Settings) -> Option<String> {
-    if route.key.is_none() || !is_by_address(route) {
-        return None;
-    }
-    if settings.proxies.trusted.is_empty() {
-        return Some(
-            "`scope` with `address`, and no proxy is trusted: behind a proxy all callers have its \
-             address; name it in `proxies.trusted`"
-                .into(),
-        );
-    }
-    let is_other = |part: &ScopePart| !matches!(part, ScopePart::Address | ScopePart::Tenant(_));
-    (!route.scope.iter().any(is_other)).then(|| {
-        "`scope` by `address` alone: callers behind one address, as in an office, get each other's \
-         responses, and a retry from another address executes again"
-            .into()
-    })
 }
 
 /// Upstreams that no route names.

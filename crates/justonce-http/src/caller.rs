@@ -10,6 +10,8 @@ use justonce_core::{Canonical, FingerprintKey, Scope, ScopeBuilder, ScopeError};
 use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
+use crate::certificate::ClientCertificate;
+use crate::claims::{Claim, TokenRefusal, VerifiedClaims};
 use crate::client::ClientAddress;
 use crate::problem::{Problem, ProblemCode};
 use crate::rule::{Rule, ScopePart};
@@ -33,14 +35,21 @@ pub(crate) struct RequestHead<'r> {
     pub(crate) method: &'r Method,
     pub(crate) headers: &'r HeaderMap,
     pub(crate) extensions: &'r Extensions,
+    /// The claims of its token, if a route needs them and they were verified.
+    pub(crate) claims: Option<&'r VerifiedClaims>,
 }
 
 impl<'r> RequestHead<'r> {
     pub(crate) fn of(parts: &'r request::Parts) -> Self {
-        let (method, headers) = (&parts.method, &parts.headers);
-        Self { method, headers, extensions: &parts.extensions }
+        let (method, headers, extensions) = (&parts.method, &parts.headers, &parts.extensions);
+        let claims = extensions.get().and_then(|Identified(verified)| verified.as_ref().ok());
+        Self { method, headers, extensions, claims }
     }
 }
+
+/// Request extension: what was found out about its token. Only the layer sets it.
+#[derive(Clone, Debug)]
+pub(crate) struct Identified(pub(crate) Result<VerifiedClaims, TokenRefusal>);
 
 /// The caller of a request.
 #[derive(Clone, Debug)]
@@ -123,12 +132,19 @@ impl Scopes {
                 ScopePart::Caller => {
                     lines(headers, &AUTHORIZATION).for_each(|line| add_value(0, &line));
                     lines(headers, &API_KEY).for_each(|line| add_value(1, &line));
+                    certificate(head).iter().for_each(|text| add_value(2, text.as_bytes()));
                 }
                 ScopePart::Cookie(name) => {
                     cookies_named(headers, name).for_each(|value| add_value(0, value));
                 }
                 ScopePart::Address => {
                     address(head).iter().for_each(|text| add_value(0, text.as_bytes()));
+                }
+                ScopePart::Claim(claim) => {
+                    claimed(head, claim).iter().for_each(|text| add_value(0, text.as_bytes()));
+                }
+                ScopePart::Certificate => {
+                    certificate(head).iter().for_each(|text| add_value(0, text.as_bytes()));
                 }
             }
         }
@@ -196,16 +212,24 @@ impl Parts {
                     let authorization = credential(lines(headers, &AUTHORIZATION));
                     let is_enough = authorization.as_ref().is_some_and(|value| !value.is_blank);
                     let builder = secret(builder, "principal", authorization);
-                    let api_key = || credential(lines(headers, &API_KEY));
-                    if is_enough { builder } else { secret(builder, "api_key", api_key()) }
+                    if is_enough {
+                        builder
+                    } else {
+                        let api_key = credential(lines(headers, &API_KEY));
+                        let is_enough = api_key.as_ref().is_some_and(|value| !value.is_blank);
+                        let builder = secret(builder, "api_key", api_key);
+                        let certificate = certificate(head).filter(|_| !is_enough);
+                        secret(builder, "certificate", certificate.map(known))
+                    }
                 }
                 ScopePart::Cookie(name) => {
                     let values = cookies_named(headers, name).map(Cow::Borrowed);
                     secret(builder, "cookie", credential(values))
                 }
-                ScopePart::Address => {
-                    let known = address(head).map(|text| Credential { text, is_blank: false });
-                    secret(builder, "address", known)
+                ScopePart::Address => secret(builder, "address", address(head).map(known)),
+                ScopePart::Claim(claim) => secret(builder, "jwt", claimed(head, claim).map(known)),
+                ScopePart::Certificate => {
+                    secret(builder, "certificate", certificate(head).map(known))
                 }
                 ScopePart::Tenant(name) => match credential(lines(headers, name)) {
                     Some(value) => {
@@ -224,6 +248,16 @@ impl Parts {
 fn address(head: &RequestHead<'_>) -> Option<String> {
     let ClientAddress(address) = head.extensions.get()?;
     Some(address.to_canonical().to_string())
+}
+
+/// The certificate of the client, if it has shown one.
+fn certificate(head: &RequestHead<'_>) -> Option<String> {
+    head.extensions.get().map(ClientCertificate::identity)
+}
+
+/// A claim of the request's token, if that was verified.
+fn claimed(head: &RequestHead<'_>, claim: &Claim) -> Option<String> {
+    head.claims?.identity(claim)
 }
 
 /// The problem of a caller whose scope cannot be built.
@@ -249,6 +283,11 @@ struct Credential {
     /// All values as one unambiguous text.
     text: String,
     is_blank: bool,
+}
+
+/// What is known otherwise than from headers.
+fn known(text: String) -> Credential {
+    Credential { text, is_blank: false }
 }
 
 fn credential<'h>(values: impl Iterator<Item = Cow<'h, [u8]>>) -> Option<Credential> {

@@ -6,6 +6,7 @@ use justonce_core::{Engine, Entropy};
 use tower::Layer;
 
 use crate::caller_limits::CallerUsage;
+use crate::claims::TokenVerifier;
 use crate::read::BodyBudget;
 use crate::routes::{DEFAULT_NAME, Matcher, Pattern, Route, Routes};
 use crate::rule::Rule;
@@ -88,6 +89,7 @@ impl Idempotency {
             circuit_breaker: None,
             unknown_listener: None,
             map_stored_request: None,
+            token_verifier: None,
             problems_base: String::new(),
             entropy: Entropy::from_system(),
             body_budget: BodyBudget::default(),
@@ -184,6 +186,14 @@ impl IdempotencyBuilder {
         map: impl Fn(&mut http::request::Parts) + Send + Sync + 'static,
     ) -> Self {
         self.shared.map_stored_request = Some(Arc::new(map));
+        self
+    }
+
+    /// Sets what verifies the tokens of callers, for routes with a
+    /// [`ScopePart::Claim`](crate::ScopePart::Claim). Default: nothing; claims that were verified
+    /// in front of the layer count ([`VerifiedClaims`](crate::VerifiedClaims)).
+    pub fn token_verifier(mut self, verifier: Arc<dyn TokenVerifier>) -> Self {
+        self.shared.token_verifier = Some(verifier);
         self
     }
 

@@ -40,6 +40,8 @@ mod body;
 mod caller;
 mod caller_limits;
 mod capture;
+mod certificate;
+mod claims;
 mod client;
 mod cors;
 mod detach;
@@ -48,6 +50,7 @@ mod execute;
 mod extract;
 mod fingerprint;
 pub mod headers;
+mod identify;
 mod key;
 mod layer;
 mod limited;
@@ -72,6 +75,11 @@ mod well_known;
 pub use crate::metrics::describe_metrics;
 pub use body::{BoxError, RequestBody, ResponseBody};
 pub use caller_limits::{CallerLimits, CallerUsage, DEFAULT_CALLERS, Rate};
+pub use certificate::ClientCertificate;
+pub use claims::{
+    Claim, ClaimError, PendingVerification, TokenRefusal, TokenVerifier, Verification,
+    VerifiedClaims,
+};
 pub use client::ClientAddress;
 pub use cors::{Cors, Origin, OriginError, Preflights};
 pub use effect::{Cause, ResponseEffect, StatusRules, Unframed, UpstreamName};

@@ -12,9 +12,10 @@ use justonce_core::{Existing, Ran, RunError, UnknownReason};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
 use crate::caller_limits::Limit;
+use crate::claims::TokenRefusal;
 use crate::metrics::{
-    CONCURRENT, LIMITED, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING, REPLAYS, REQUESTS,
-    STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS,
+    CONCURRENT, CREDENTIALS_REFUSED, LIMITED, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING,
+    REPLAYS, REQUESTS, STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS,
 };
 use crate::problem::ProblemCode;
 
@@ -64,7 +65,7 @@ dispositions! {
     CallerDiffers "caller_differs" true;
     /// Refused: the retention is over.
     Expired "expired" true;
-    /// Refused for its key or its body.
+    /// Refused for its key, its body or its credentials.
     Refused "refused" false;
     /// Refused: the store is not available.
     StoreUnavailable "store_unavailable" false;
@@ -131,13 +132,15 @@ pub(crate) struct Meters {
     pub(crate) near_misses: Counter,
     /// One for each limit, in the order of [`Limit::ALL`].
     limited: [Counter; 3],
+    /// One for each reason, in the order of [`TokenRefusal::LABELS`]; none where no claim counts.
+    refused_credentials: Box<[Counter]>,
     pub(crate) waiters: Gauge,
     pub(crate) lock_wait: Histogram,
     pub(crate) processing: Histogram,
 }
 
 impl Meters {
-    pub(crate) fn of(route: &str) -> Self {
+    pub(crate) fn of(route: &str, has_claims: bool) -> Self {
         describe_unknown(route);
         let route = route.to_owned();
         let requests = Disposition::ALL.iter().map(|disposition| {
@@ -147,8 +150,12 @@ impl Meters {
                 "route" => route.clone(), "status" => disposition.label(), "duplicate" => duplicate,
             )
         });
+        let reasons = TokenRefusal::LABELS.iter().filter(|_| has_claims).map(|reason| {
+            counter!(CREDENTIALS_REFUSED.name, "route" => route.clone(), "reason" => *reason)
+        });
         Self {
             requests: requests.collect(),
+            refused_credentials: reasons.collect(),
             replays: counter!(REPLAYS.name, "route" => route.clone()),
             mismatches: counter!(MISMATCHES.name, "route" => route.clone()),
             takeovers: counter!(TAKEOVERS.name, "route" => route.clone()),
@@ -165,6 +172,14 @@ impl Meters {
 
     pub(crate) fn count_limited(&self, limit: Limit) {
         if let Some(counter) = self.limited.get(limit as usize) {
+            counter.increment(1);
+        }
+    }
+
+    pub(crate) fn count_refused_credentials(&self, refusal: TokenRefusal) {
+        let label = refusal.as_str();
+        let at = TokenRefusal::LABELS.iter().position(|known| *known == label);
+        if let Some(counter) = at.and_then(|at| self.refused_credentials.get(at)) {
             counter.increment(1);
         }
     }

@@ -47,6 +47,15 @@ pub const LIMITED: Metric = Metric::counter(
     "Requests refused with 429 because their caller had reached a limit: `rate`, `concurrent`, \
      `stored_bytes`.",
 );
+/// Tokens that do not identify their callers.
+pub const CREDENTIALS_REFUSED: Metric = Metric::counter(
+    "idempotency_credentials_refused_total",
+    &["route", "reason"],
+    "Requests refused because their token does not identify a caller: `missing`, `ambiguous`, \
+     `malformed`, `too_long`, `algorithm`, `critical`, `issuer`, `key`, `signature`, `audience`, \
+     `expired`, `not_yet_valid`, `claim` with 401, `unavailable` (no keys) with 503. Only of \
+     routes with `jwt:…` in `scope`.",
+);
 /// Waiting duplicates.
 pub const WAITERS: Metric = Metric::gauge(
     "idempotency_waiters",
@@ -83,7 +92,7 @@ pub const STORE_SECONDS: Metric = Metric::histogram(
 );
 
 /// Every metric of this crate.
-pub const ALL: [Metric; 13] = [
+pub const ALL: [Metric; 14] = [
     REQUESTS,
     REPLAYS,
     MISMATCHES,
@@ -91,6 +100,7 @@ pub const ALL: [Metric; 13] = [
     CONCURRENT,
     NEAR_MISSES,
     LIMITED,
+    CREDENTIALS_REFUSED,
     WAITERS,
     LOCK_WAIT,
     PROCESSING,

@@ -60,7 +60,8 @@ fn names<'r>(rule: &'r Rule, more: &'r [HeaderName]) -> Vec<&'r str> {
         match part {
             ScopePart::Caller => names.extend(["authorization", "x-api-key"]),
             ScopePart::Principal(name) | ScopePart::Tenant(name) => names.push(name.as_str()),
-            ScopePart::Cookie(_) | ScopePart::Address => {}
+            ScopePart::Claim(_) => names.push("authorization"),
+            ScopePart::Cookie(_) | ScopePart::Address | ScopePart::Certificate => {}
         }
     }
     names.extend(more.iter().map(HeaderName::as_str));

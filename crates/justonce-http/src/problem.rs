@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
@@ -72,6 +72,10 @@ problems! {
     KeyMismatch "key-mismatch" 422 false "The idempotency key was used for a different request";
     /// The caller is not identified, and another caller has used the key.
     CallerDiffers "caller-differs" 409 false "Another caller has used this idempotency key";
+    /// The token of the request does not identify its caller.
+    CredentialsInvalid "credentials-invalid" 401 false "The credentials are not valid";
+    /// It cannot be verified now who sends the request.
+    IdentityUnavailable "identity-unavailable" 503 true "The caller cannot be verified at present";
     /// The operation is being executed.
     InFlight "in-flight" 409 true "The first request with this key is still running";
     /// It is unknown whether the operation took effect.
@@ -129,6 +133,8 @@ pub struct Problem {
     detail: String,
     retry_after: Option<Duration>,
     location: Option<HeaderValue>,
+    /// Rare: most problems should not be larger for it.
+    authenticate: Option<Box<HeaderValue>>,
     more: Map<String, Value>,
 }
 
@@ -142,6 +148,7 @@ impl Problem {
             detail: detail.into(),
             retry_after: None,
             location: None,
+            authenticate: None,
             more: Map::new(),
         }
     }
@@ -162,6 +169,12 @@ impl Problem {
 
     pub(crate) fn location(mut self, location: Option<HeaderValue>) -> Self {
         self.location = location;
+        self
+    }
+
+    /// Sets `WWW-Authenticate`.
+    pub(crate) fn authenticate(mut self, challenge: HeaderValue) -> Self {
+        self.authenticate = Some(Box::new(challenge));
         self
     }
 
@@ -212,6 +225,9 @@ impl Problem {
         }
         if let Some(location) = self.location {
             headers.insert(LOCATION, location);
+        }
+        if let Some(challenge) = self.authenticate {
+            headers.insert(WWW_AUTHENTICATE, *challenge);
         }
         response
     }

@@ -18,11 +18,12 @@ use tower::{Service, ServiceExt};
 
 use crate::begin::{BeginError, begin};
 use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
-use crate::caller::{Caller, RequestHead, scope_problem};
+use crate::caller::{Caller, Identified, RequestHead, scope_problem};
 use crate::detach::{Detached, EarlyResponse};
 use crate::execute::{CallResult, Execution, Held};
 use crate::fingerprint::{canonical, content_key, fingerprint};
 use crate::headers::{OUTCOME, REPLAYED, STATUS};
+use crate::identify::{identified, refused};
 use crate::key::{self, BadKey, KeySource};
 use crate::limited::{admit_unprotected, begin_limited};
 use crate::meters::Disposition;
@@ -65,9 +66,13 @@ impl<S> ProtectedRequest<S> {
                 // Rare, and large: kept out of the future of every request.
                 Err(problem) => return Box::pin(self.refuse_unread(problem, body)).await,
             };
-            let source = &self.route.rule.key_source;
-            if found.is_none() && matches!(source, KeySource::Header(_) | KeySource::Query(_)) {
+            if found.is_none() && self.has_key_in_head_only() {
                 return Box::pin(self.without_key(RequestBody::passed(body))).await;
+            }
+            if self.route.rule.has_claims()
+                && let Err(problem) = Box::pin(self.identify(found.is_some())).await
+            {
+                return Box::pin(self.refuse_unread(problem, body)).await;
             }
             let limit = self.route.rule.max_request_bytes;
             let mut reservation = self.shared.body_budget.reservation();
@@ -75,13 +80,11 @@ impl<S> ProtectedRequest<S> {
                 Ok(body) => body,
                 Err(error) => return Ok(self.refuse(unread_problem(&self.route, &error))),
             };
-            let key = match found.map_or_else(|| self.key_of_body(&body), |key| Ok(Some(key))) {
-                Ok(Some(key)) => key,
+            let key = found.map_or_else(|| self.key_of_body(&body), |key| Ok(Some(key)));
+            let made = key.and_then(|key| key.map(|key| self.operation(key, &body)).transpose());
+            let operation = match made {
+                Ok(Some(operation)) => operation,
                 Ok(None) => return Box::pin(self.without_key(RequestBody::whole(body))).await,
-                Err(problem) => return Ok(self.refuse(problem)),
-            };
-            let operation = match self.operation(key, &body) {
-                Ok(operation) => operation,
                 Err(problem) => return Ok(self.refuse(problem)),
             };
             let begun = match &self.route.rule.caller_limits {
@@ -115,9 +118,32 @@ impl<S> ProtectedRequest<S> {
         }
     }
 
+    /// Finds out what the token of the request says of its caller. One that says nothing is refused
+    /// at once if the request has a key, otherwise when one is found.
+    async fn identify(&mut self, has_key: bool) -> Result<(), Problem> {
+        let (rule, parts) = (&self.route.rule, &self.parts);
+        let has_key = has_key || rule.key_source == KeySource::Content;
+        let found = identified(&self.shared, rule, &parts.headers, &parts.extensions).await;
+        if let (Err(refusal), true) = (&found, has_key) {
+            return Err(refused(&self.route, *refusal));
+        }
+        if let Ok(claims) = &found {
+            self.parts.extensions.insert(claims.clone());
+        }
+        self.parts.extensions.insert(Identified(found));
+        Ok(())
+    }
+
     fn caller(&self) -> Result<Caller, Problem> {
+        if let Some(Identified(Err(refusal))) = self.parts.extensions.get() {
+            return Err(refused(&self.route, *refusal));
+        }
         let caller = self.route.caller(&RequestHead::of(&self.parts));
         caller.map_err(|error| scope_problem(&error))
+    }
+
+    fn has_key_in_head_only(&self) -> bool {
+        matches!(self.route.rule.key_source, KeySource::Header(_) | KeySource::Query(_))
     }
 
     fn key_of_head(&self) -> Result<Option<Key>, Problem> {
@@ -239,11 +265,16 @@ impl<S> ProtectedRequest<S> {
         self.pass(body).await
     }
 
-    async fn pass<B, R>(self, body: RequestBody<B>) -> CallResult<R, S::Error>
+    async fn pass<B, R>(mut self, body: RequestBody<B>) -> CallResult<R, S::Error>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
+        let rule = &self.route.rule;
+        if rule.caller_limits.is_some() && rule.has_claims() {
+            // Without a key it needs no valid token: then it counts for its address.
+            let _ = self.identify(false).await;
+        }
         // It counts as running until its response begins.
         let _admitted = match admit_unprotected(&self.shared, &self.route, &self.parts) {
             Ok(admitted) => admitted,

@@ -8,6 +8,7 @@ use http::HeaderName;
 use justonce_core::{DEFAULT_WAIT, JsonPointer, OnLapsed, Operation, Policy};
 
 use crate::caller_limits::CallerLimits;
+use crate::claims::Claim;
 use crate::cors::Cors;
 use crate::effect::StatusRules;
 use crate::key::{KeyFormat, KeySource, KeySyntax};
@@ -70,7 +71,7 @@ pub enum PathEscapes {
 /// ```
 /// use justonce_http::{Rule, ScopePart};
 ///
-/// // The default: `Authorization`, else `X-Api-Key`.
+/// // The default: `Authorization`, else `X-Api-Key`, else the client's certificate.
 /// let default = Rule::default();
 ///
 /// // Customised: a cookie identifies callers, a header their tenants.
@@ -81,7 +82,8 @@ pub enum PathEscapes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScopePart {
-    /// The caller's credential: `Authorization`, or `X-Api-Key` without it. Only its hash is kept.
+    /// The caller's credential: `Authorization`, or `X-Api-Key` without it, or its
+    /// [`ClientCertificate`](crate::ClientCertificate) without both. Only its hash is kept.
     Caller,
     /// The caller's credential, from a header. Only its hash is kept.
     Principal(HeaderName),
@@ -90,6 +92,13 @@ pub enum ScopePart {
     /// The caller's address, a [`ClientAddress`](crate::ClientAddress). Only its hash is kept. Who
     /// shares an address is one caller, and who changes it is another one.
     Address,
+    /// A claim of the caller's token, after a [`TokenVerifier`](crate::TokenVerifier) has verified
+    /// it. Only the hash of issuer and claim is kept. A request with a key and without a valid
+    /// token that has the claim gets 401 `credentials-invalid`.
+    Claim(Claim),
+    /// The caller's certificate, a [`ClientCertificate`](crate::ClientCertificate). Only its hash
+    /// is kept.
+    Certificate,
     /// The tenant, from a header. It is kept as it is, so that operators can find it.
     Tenant(HeaderName),
 }
@@ -102,6 +111,8 @@ impl fmt::Display for ScopePart {
             Self::Principal(name) => write!(f, "header:{name}"),
             Self::Cookie(name) => write!(f, "cookie:{name}"),
             Self::Address => f.write_str("address"),
+            Self::Claim(claim) => write!(f, "jwt:{claim}"),
+            Self::Certificate => f.write_str("certificate"),
             Self::Tenant(name) => write!(f, "tenant:header:{name}"),
         }
     }
@@ -325,6 +336,11 @@ impl Rule {
     #[must_use]
     pub fn cors(self, cors: Cors) -> Self {
         Self { cors: Some(cors), ..self }
+    }
+
+    /// Whether callers are told apart by claims of their tokens.
+    pub(crate) fn has_claims(&self) -> bool {
+        self.scope.iter().any(|part| matches!(part, ScopePart::Claim(_)))
     }
 
     pub(crate) fn with_timeout(&self, operation: Operation) -> Operation {

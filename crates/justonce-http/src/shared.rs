@@ -11,6 +11,7 @@ use tracing::{Level, info, warn};
 
 use crate::body::ResponseBody;
 use crate::caller_limits::CallerUsage;
+use crate::claims::TokenVerifier;
 use crate::fingerprint::{has_cookies, same_cookies};
 use crate::meters::Disposition;
 use crate::outcome::replay;
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) circuit_breaker: Option<Arc<dyn CircuitBreaker>>,
     pub(crate) unknown_listener: Option<Arc<dyn UnknownListener>>,
     pub(crate) map_stored_request: Option<MapStoredRequest>,
+    pub(crate) token_verifier: Option<Arc<dyn TokenVerifier>>,
     /// The address of the problem pages, before their path.
     pub(crate) problems_base: String,
     pub(crate) entropy: Entropy,

@@ -17,6 +17,7 @@ use crate::body::ResponseBody;
 use crate::caller::{RequestHead, scope_problem};
 use crate::fingerprint::{head_digest, matches_head};
 use crate::headers::remove_per_hop;
+use crate::identify::{identified, refused};
 use crate::problem::{PAGES, Problem, ProblemCode};
 use crate::routes::{Route, Routes};
 use crate::shared::{Shared, not_executed};
@@ -110,7 +111,16 @@ async fn state(shared: &Shared, parts: &request::Parts) -> Result<Value, Problem
     let Some(route) = route.filter(|route| route.is_protected()) else {
         return Ok(json!({ "state": "absent" }));
     };
-    let of = RequestHead { method: &method, headers: &headers, extensions: &parts.extensions };
+    let extensions = &parts.extensions;
+    let claims = match route.rule.has_claims() {
+        false => None,
+        true => {
+            let verified = identified(shared, &route.rule, &headers, extensions).await;
+            Some(verified.map_err(|refusal| refused(route, refusal))?)
+        }
+    };
+    let claims = claims.as_ref();
+    let of = RequestHead { method: &method, headers: &headers, extensions, claims };
     let caller = route.caller(&of).map_err(|error| scope_problem(&error))?;
     let head = head_digest(&caller, &headers);
     let operation = Operation::without_fingerprint(caller.scope, key);

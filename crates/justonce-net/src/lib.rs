@@ -15,7 +15,7 @@ mod refusal;
 #[cfg(feature = "tls")]
 mod roots;
 
-pub use address::TLS_NOT_BUILT_IN;
+pub use address::{TLS_NOT_BUILT_IN, is_loopback_host};
 #[cfg(feature = "tls")]
 pub use certificates::{CertificateFileError, read_certificates};
 #[cfg(feature = "tls")]

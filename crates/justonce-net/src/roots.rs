@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, ring};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::certificates::{CertificateFileError, read_certificates};
@@ -54,6 +56,21 @@ impl TrustRoots {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// What a server checks the certificates of its clients with: those that do not end at one of
+    /// these roots are refused, and so are clients without one, if they are required.
+    ///
+    /// # Errors
+    ///
+    /// If there are no roots.
+    pub fn client_verifier(
+        self,
+        are_required: bool,
+    ) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(self.0), provider);
+        if are_required { builder.build() } else { builder.allow_unauthenticated().build() }
     }
 
     /// A client configuration with these roots that offers one protocol by ALPN, and shows no

@@ -40,6 +40,7 @@ mod client;
 mod forwarded;
 mod informational;
 mod listener;
+pub mod metrics;
 mod timer;
 mod upstream;
 
@@ -48,7 +49,7 @@ pub use forwarded::{ForwardedHeader, TrustedProxies};
 pub use informational::InformationalSender;
 pub use listener::{
     ConnectionCounts, Listener, ListenerService, ListenerSettings, ServerTls, ServerTlsError,
-    TimeoutBody, TimeoutBodyError,
+    ServerTlsFiles, TimeoutBody, TimeoutBodyError,
 };
 pub use upstream::{
     AddressError, Balance, BreakerSettings, BreakerState, CheckResult, ClientCertificate,

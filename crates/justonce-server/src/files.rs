@@ -29,6 +29,7 @@ pub(crate) fn renewed(settings: &Settings) -> Vec<NamedFile> {
     if let Some(tls) = &settings.tls {
         files.push(named("tls.cert", &tls.cert));
         files.push(named("tls.key", &tls.key));
+        files.extend(tls.clients.iter().map(|clients| named("tls.client_ca", &clients.ca)));
     }
     let tokens = [
         ("admin_token_file", &settings.admin_token),

@@ -9,13 +9,12 @@ use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
 use justonce::Engine;
-use justonce::http::{
-    BoxError, CallerUsage, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN,
-};
+use justonce::http::{BoxError, ProtectedFuture, RequestBody, ResponseBody, WELL_KNOWN};
 use tower::Service;
 
 use crate::completer::Completers;
 use crate::config::Settings;
+use crate::identity::Callers;
 use crate::probe::Probers;
 use crate::stack::{Stack, stack};
 use crate::upstream_problems::UpstreamProblems;
@@ -30,7 +29,7 @@ pub(crate) struct Gateway {
     stack: Arc<ArcSwap<Stack>>,
     probers: Arc<Probers>,
     completers: Arc<Completers>,
-    usage: CallerUsage,
+    callers: Arc<ArcSwap<Callers>>,
 }
 
 impl Gateway {
@@ -49,13 +48,14 @@ impl Gateway {
         let probers = Arc::new(Probers::default());
         let upstreams = Upstreams::new(&engine, settings)?;
         let now = upstreams.now();
-        let usage = CallerUsage::default();
-        let stack = stack(&engine, &now, Arc::<Probers>::clone(&probers), &usage, settings)?;
+        let callers = Callers::new(&engine, settings)?;
+        let stack = stack(&engine, &now, Arc::<Probers>::clone(&probers), &callers, settings)?;
         probers.exchange(&engine, &now, settings)?;
         let stack = Arc::new(ArcSwap::from_pointee(stack));
         let completers = Arc::<Completers>::default();
         completers.exchange(&engine, &stack, settings)?;
-        Ok(Self { engine, upstreams, stack, probers, completers, usage })
+        let callers = Arc::new(ArcSwap::from_pointee(callers));
+        Ok(Self { engine, upstreams, stack, probers, completers, callers })
     }
 
     /// Its upstreams.
@@ -72,10 +72,12 @@ impl Gateway {
     pub(crate) fn change_routes(&self, settings: &Settings) -> anyhow::Result<()> {
         let met_unknown = Arc::<Probers>::clone(&self.probers);
         let upstreams = self.upstreams.renewed(&self.engine, settings)?;
-        let stack = stack(&self.engine, &upstreams, met_unknown, &self.usage, settings)?;
+        let callers = self.callers.load().renewed(settings)?;
+        let stack = stack(&self.engine, &upstreams, met_unknown, &callers, settings)?;
         self.probers.exchange(&self.engine, &upstreams, settings)?;
         self.upstreams.replace(upstreams);
         self.stack.store(Arc::new(stack));
+        self.callers.store(Arc::new(callers));
         self.completers.exchange(&self.engine, &self.stack, settings)
     }
 

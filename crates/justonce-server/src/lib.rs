@@ -8,6 +8,7 @@ mod cli;
 mod completer;
 mod files;
 mod gateway;
+mod identity;
 mod logs;
 mod metrics;
 mod probe;

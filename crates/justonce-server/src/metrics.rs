@@ -2,10 +2,15 @@
 //! store calls are in `justonce-http`.
 
 use justonce::http::metrics::{
-    CONCURRENT, LIMITED, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING, REPLAYS, REQUESTS,
-    STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS, describe as describe_metric,
+    CONCURRENT, CREDENTIALS_REFUSED, LIMITED, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING,
+    REPLAYS, REQUESTS, STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS,
+    describe as describe_metric,
 };
 use justonce::metrics::Metric;
+use justonce_jwt::metrics::{
+    CHECKS as TOKEN_CHECKS, FETCHED as JWKS_FETCHED, FETCHES as JWKS_FETCHES, KEYS as JWKS_KEYS,
+};
+use justonce_proxy::metrics::TLS_HANDSHAKES;
 use metrics::{counter, gauge};
 
 use self::scraped::{
@@ -40,11 +45,17 @@ pub(crate) const RELOADS: Metric = Metric::counter(
     &["result"],
     "Configurations read while running: `changed` or `refused`.",
 );
+pub(crate) const CERTIFICATE_RELOADS: Metric = Metric::counter(
+    "justonce_certificate_reloads_total",
+    &["result"],
+    "Certificates for clients read while running, because their files or settings had changed: \
+     `changed`, or `refused` (the old one is still served).",
+);
 pub(crate) const WORKER_ROUNDS: Metric = Metric::counter(
     "justonce_worker_rounds_total",
     &["worker", "result"],
-    "Rounds of background work by `reaper`, `prober`, `completer`, `health` and `metrics`: `done` \
-     or `failed`. A health check that an address fails is no failed round.",
+    "Rounds of background work by `reaper`, `prober`, `completer`, `health`, `jwks` and `metrics`: \
+     `done` or `failed`. A health check that an address fails is no failed round.",
 );
 pub(crate) const COMPLETED: Metric = Metric::counter(
     "justonce_completer_operations_total",
@@ -93,7 +104,7 @@ const RELOAD_RESULTS: [&str; 2] = ["changed", "refused"];
 const RESOLVERS: [&str; 3] = ["probe", "callback", "operator"];
 const RESOLUTION_RESULTS: [&str; 4] = ["completed", "failed", "released", "refused"];
 /// What works in the background, and how its rounds end.
-const WORKERS: [&str; 5] = ["reaper", "prober", "completer", "health", "metrics"];
+const WORKERS: [&str; 6] = ["reaper", "prober", "completer", "health", "jwks", "metrics"];
 const WORKER_RESULTS: [&str; 2] = ["done", "failed"];
 /// The steps that are taken in the background.
 const BACKGROUND_STEPS: [&str; 5] = ["complete", "fail", "release", "abandon", "checkpoint"];
@@ -203,7 +214,7 @@ pub(crate) mod scraped {
 }
 
 /// Every metric, by the section of docs/metrics.md in which it is.
-const SECTIONS: [(&str, &[Metric]); 5] = [
+const SECTIONS: [(&str, &[Metric]); 6] = [
     (
         "requests",
         &[
@@ -214,6 +225,7 @@ const SECTIONS: [(&str, &[Metric]); 5] = [
             CONCURRENT,
             NEAR_MISSES,
             LIMITED,
+            CREDENTIALS_REFUSED,
             WAITERS,
             LOCK_WAIT,
             PROCESSING,
@@ -248,11 +260,13 @@ const SECTIONS: [(&str, &[Metric]); 5] = [
             UPSTREAM_CONNECTIONS,
         ],
     ),
+    ("identity", &[TOKEN_CHECKS, JWKS_FETCHES, JWKS_FETCHED, JWKS_KEYS, TLS_HANDSHAKES]),
     (
         "gateway",
         &[
             BUILD_INFO,
             RELOADS,
+            CERTIFICATE_RELOADS,
             ACCESS_LOG_DROPPED,
             WORKER_ROUNDS,
             COMPLETED,
@@ -274,6 +288,7 @@ pub(crate) fn describe() {
     SECTIONS.iter().flat_map(|(_, metrics)| *metrics).for_each(describe_metric);
     for result in RELOAD_RESULTS {
         counter!(RELOADS.name, "result" => result).increment(0);
+        counter!(CERTIFICATE_RELOADS.name, "result" => result).increment(0);
     }
     for result in COMPLETER_RESULTS {
         counter!(COMPLETED.name, "result" => result).increment(0);

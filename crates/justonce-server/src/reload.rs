@@ -16,11 +16,12 @@ use tracing::{error, info, warn};
 
 use crate::access_log::AccessLog;
 use crate::admin::{AdminTokens, Token};
-use crate::config::{self, AdminToken, Flags, Settings};
+use crate::config::{self, AdminToken, Flags, Settings, Tls};
 use crate::files::{self, Content, NamedFile};
 use crate::gateway::Gateway;
+use crate::identity::tls_files;
 use crate::logs;
-use crate::metrics::RELOADS;
+use crate::metrics::{CERTIFICATE_RELOADS, RELOADS};
 
 /// Editors write a file in several steps: it is read this long after the last one,
 const SETTLED: Duration = Duration::from_millis(200);
@@ -48,8 +49,8 @@ pub(crate) struct Reloader {
     tokens: Option<AdminTokens>,
     access_log: Option<AccessLog>,
     contents: FileContents,
-    /// The contents of the certificate's files that is served.
-    served: Vec<NamedFile>,
+    /// The settings of TLS that are in force, and the contents of their files.
+    served: (Option<Tls>, Vec<NamedFile>),
     hangups: Signal,
     changes: mpsc::Receiver<()>,
     /// Watches until it is dropped.
@@ -95,7 +96,7 @@ impl Reloader {
         let named =
             contents.renewed.iter().chain(&contents.at_start).map(|named| named.path.clone());
         let watch = watch(file(&flags).into_iter().chain(named), changed);
-        let served = contents.certificate();
+        let served = (settings.tls.clone(), contents.certificate());
         let mut reloader = Self {
             flags,
             settings,
@@ -163,20 +164,23 @@ impl Reloader {
 
     fn renew_certificate(&mut self) {
         let (Some(live), Some(tls)) = (&self.tls, &self.settings.tls) else { return };
-        let now = self.contents.certificate();
+        let now = (Some(tls.clone()), self.contents.certificate());
         if now == self.served {
             return;
         }
         let (cert, key) = (tls.cert.display(), tls.key.display());
-        match live.reload(&tls.cert, &tls.key) {
+        let result = match live.reload(&tls_files(tls)) {
             Ok(()) => {
                 info!(%cert, %key, "the new certificate is served");
                 self.served = now;
+                "changed"
             }
             Err(error) => {
                 error!(%cert, %key, %error, "the old certificate is still served");
+                "refused"
             }
-        }
+        };
+        counter!(CERTIFICATE_RELOADS.name, "result" => result).increment(1);
     }
 
     /// New certificates to upstreams count for new connections; what is wrong with them is logged,

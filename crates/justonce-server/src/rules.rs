@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use justonce::http::{
-    Idempotency, IdempotencyBuilder, KeyFormat as Format, KeyPresence, KeyShape, Rule, StatusRules,
+    Cors, Idempotency, IdempotencyBuilder, KeyFormat as Format, KeyPresence, KeyShape, Rule,
+    ScopePart, StatusRules,
 };
 use regex::Regex;
 
@@ -20,12 +21,12 @@ pub(crate) fn layer(
     let mut builder = Idempotency::builder(engine);
     for route in &settings.routes {
         let pattern = route.pattern.clone().context("a route without a pattern")?;
-        builder = builder.route(&route.name, pattern, rule(route)?);
+        builder = builder.route(&route.name, pattern, rule(route, settings)?);
     }
     if let Some(base) = &settings.problems_base {
         builder = builder.problems_base(base.as_str());
     }
-    Ok(builder.default_rule(rule(&settings.default_route)?))
+    Ok(builder.default_rule(rule(&settings.default_route, settings)?))
 }
 
 /// The rule of one route.
@@ -33,7 +34,7 @@ pub(crate) fn layer(
 /// # Errors
 ///
 /// As [`layer`].
-pub(crate) fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
+pub(crate) fn rule(route: &RouteSettings, settings: &Settings) -> anyhow::Result<Rule> {
     let rule = Rule::default()
         .scope(route.scope.clone())
         .path_escapes(route.path_escapes)
@@ -57,12 +58,23 @@ pub(crate) fn rule(route: &RouteSettings) -> anyhow::Result<Rule> {
     };
     let rule = match &route.cors {
         None => rule,
-        Some(cors) => rule.cors(cors.clone()),
+        Some(cors) => rule.cors(with_token_headers(cors.clone(), route, settings)),
     };
     match &route.key {
         None => Ok(rule.key_presence(KeyPresence::Off)),
         Some(key) => with_key(rule, key),
     }
+}
+
+/// Pages may also send the headers that tokens are in, where those count.
+fn with_token_headers(cors: Cors, route: &RouteSettings, settings: &Settings) -> Cors {
+    let is_claim = |part: &ScopePart| matches!(part, ScopePart::Claim(_));
+    if !route.scope.iter().any(is_claim) {
+        return cors;
+    }
+    let more = settings.jwt.iter().map(|issuer| issuer.header.clone());
+    let headers: Vec<_> = cors.allowed_headers().iter().cloned().chain(more).collect();
+    cors.headers(headers)
 }
 
 fn with_key(rule: Rule, key: &KeySettings) -> anyhow::Result<Rule> {

@@ -21,6 +21,7 @@ use crate::admin::{Admin, AdminAddress, AdminParts};
 use crate::background::Background;
 use crate::config::{self, Flags, Proxies, ProxyHeader, Settings};
 use crate::gateway::Gateway;
+use crate::identity::tls_files;
 use crate::reload::{FileContents, Reloadable, Reloader};
 use crate::traces::Traces;
 use crate::{logs, stores};
@@ -190,7 +191,7 @@ fn listener(settings: &Settings) -> anyhow::Result<(Listener, Option<ServerTls>)
         .with_context(|| format!("cannot listen on {}", settings.listen))?
         .with_proxies(proxies(&settings.proxies));
     let Some(tls) = &settings.tls else { return Ok((listener, None)) };
-    let tls = ServerTls::from_files(&tls.cert, &tls.key)?;
+    let tls = ServerTls::from_files(&tls_files(tls))?;
     Ok((listener.with_tls(tls.clone()), Some(tls)))
 }
 

@@ -12,6 +12,7 @@
 //!   `redis-server`, or `valkey-server`. `redis-cli` is the machine's.
 
 mod authority;
+mod key_server;
 mod pgbouncer;
 mod port;
 mod postgres;
@@ -21,9 +22,11 @@ mod process;
 mod redis;
 mod redis_cluster;
 mod redis_sentinel;
+mod tokens;
 mod variables;
 
 pub use authority::{Authority, Certificate};
+pub use key_server::{KeyAnswer, KeyServer};
 pub use pgbouncer::{PgBouncer, PoolMode};
 pub use port::free_port;
 pub use postgres::{PostgresOptions, PostgresServer};
@@ -31,3 +34,4 @@ pub use process::{Process, ServerError, program};
 pub use redis::RedisServer;
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::RedisSentinel;
+pub use tokens::{SigningKey, TokenAlgorithm, jwks, unsigned};

@@ -40,6 +40,7 @@ pub(crate) const TIERS: &[(&str, Tier)] = &[
     ("justonce-admin-api", Tier::Gateway),
     ("justonce-config", Tier::Gateway),
     ("justonce-demo", Tier::Gateway),
+    ("justonce-jwt", Tier::Gateway),
     ("justonce-proxy", Tier::Gateway),
     ("justonce-server", Tier::Server),
     ("justonce-testkit", Tier::Testkit),

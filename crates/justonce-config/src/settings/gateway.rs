@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::jwt;
 use super::proxies;
 use super::route::RouteTable;
-use super::tables::{Breaker, CompleterLimits, GatewayLayer, Limits, Log, Timeouts, Tls, TlsLayer};
+use super::tables::{Breaker, CompleterLimits, GatewayLayer, Limits, Log, Timeouts};
+use super::tls::{self, Tls};
 use super::token::AdminToken;
-use super::{AccessLog, Proxies, Trace};
+use super::{AccessLog, JwtSettings, Proxies, Trace};
 use super::{
     EmbeddedSettings, NearCacheSettings, PostgresSettings, RedisSettings, RouteSettings,
     UpstreamSettings, routes, upstreams,
@@ -18,7 +20,7 @@ use crate::declare::Layer;
 use crate::report::Report;
 use crate::section::Section;
 use crate::tree::DEFAULTS;
-use crate::tree::{Origin, Table};
+use crate::tree::Table;
 
 /// Everything the gateway needs to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +36,8 @@ pub struct Settings {
     pub callback_token: Option<AdminToken>,
     /// Where requests go: `default` first, if there is one; then by their names.
     pub upstreams: Vec<UpstreamSettings>,
+    /// Whose tokens identify callers, by their names.
+    pub jwt: Vec<JwtSettings>,
     /// Where records are kept.
     pub store: StoreUrl,
     /// How stores are used.
@@ -111,20 +115,22 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     check_admin(&root, listen, admin, admin_token.is_some(), report);
     proxies::check(&declared.proxies, report);
     let upstreams = upstreams::upstreams(&root, &declared.top, report);
-    let tls = tls(&root, &declared.tls, report);
+    let issuers = jwt::issuers(&root, report);
+    let tls = tls::tls(&root, &declared.tls, report);
     let mut base = RouteTable::defaults(report);
     base.route.request_body = limits.request_body.clone();
     base.route.stored_response_body = limits.stored_response_body.clone();
     let defaults = RouteTable::read(&root.inside(DEFAULTS), report).over(&base);
     let timeout = timeouts.response.clone()?;
-    let default_route = routes::default_route(&defaults, &timeout, &upstreams, report);
-    let routes = routes::routes(&root, &defaults, &timeout, &upstreams, report);
+    let default_route = routes::default_route(&defaults, &timeout, (&upstreams, &issuers), report);
+    let routes = routes::routes(&root, &defaults, &timeout, (&upstreams, &issuers), report);
     Some(Settings {
         listen,
         admin,
         admin_token,
         callback_token,
         upstreams: upstreams.all,
+        jwt: issuers.all,
         store: top.store?.value,
         stores: StoreSettings {
             timeout: timeouts.store.clone()?.value,
@@ -182,24 +188,4 @@ fn check_admin(
         let help = "set `admin_token` or `admin_token_file`, or listen on 127.0.0.1".to_owned();
         report.at(&root.origin("admin"), message, Some(help));
     }
-}
-
-fn tls(root: &Section<'_>, tls: &TlsLayer, report: &mut Report) -> Option<Tls> {
-    let table = root.inside("tls");
-    let mut incomplete = |origin: &Origin, missing: &str| {
-        let message = format!("`tls` has no `{missing}`: a certificate and its key go together");
-        report.at(origin, message, None);
-    };
-    match (&tls.cert, &tls.key) {
-        (Some(cert), Some(key)) => {
-            return Some(Tls { cert: cert.value.clone(), key: key.value.clone() });
-        }
-        (Some(cert), None) if table.node("key").is_none() => incomplete(&cert.origin, "key"),
-        (None, Some(key)) if table.node("cert").is_none() => incomplete(&key.origin, "cert"),
-        (None, None) if root.node("tls").is_some() && table.members().next().is_none() => {
-            incomplete(&root.origin("tls"), "cert");
-        }
-        _ => {}
-    }
-    None
 }

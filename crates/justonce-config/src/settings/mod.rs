@@ -6,6 +6,7 @@ mod complete;
 mod cors;
 mod fingerprint;
 mod gateway;
+mod jwt;
 mod key;
 mod per_caller;
 mod policy;
@@ -19,6 +20,7 @@ mod store;
 mod store_url;
 mod tables;
 mod template;
+mod tls;
 mod token;
 mod upstreams;
 mod values;
@@ -30,6 +32,8 @@ pub use justonce_http::{
     BodyMode, CallerLimits, Cors, FingerprintRule, JsonFields, KeySource, KeySyntax, PathEscapes,
     ResponseEffect, ScopePart, WhenBusy, WhenStoreDown,
 };
+pub(crate) use jwt::JwtLayer;
+pub use jwt::{JwksSource, JwtSettings};
 pub use key::{KeyFormat, KeySettings};
 pub use probe::{Expected, ProbeHeader, ProbeOutcome, ProbeRequest, ProbeRule, ProbeSettings};
 pub use proxies::{Proxies, ProxyHeader};
@@ -42,8 +46,9 @@ pub use store::{
 };
 pub use store_url::{ServerUrl, StoreUrl};
 pub(crate) use tables::GatewayLayer;
-pub use tables::{Breaker, CompleterLimits, Limits, Log, LogFormat, Timeouts, Tls};
+pub use tables::{Breaker, CompleterLimits, Limits, Log, LogFormat, Timeouts};
 pub use template::{Fact, Template};
+pub use tls::{ClientCertificates, Tls};
 pub use token::{AdminToken, Secret};
 pub(crate) use upstreams::UpstreamTable;
 pub use upstreams::{

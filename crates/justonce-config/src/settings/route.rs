@@ -79,9 +79,10 @@ settings! {
         path_escapes: PathEscapes =
             choice(&[("refuse", PathEscapes::Refuse), ("allow", PathEscapes::Allow)]),
             default "refuse", example "allow";
-        /// Whose namespace keys live in: `caller` (`Authorization`, or `X-Api-Key` where there is
-        /// none), `header:NAME`, `cookie:NAME` and `address` (the caller), `tenant:header:NAME`; of
-        /// callers only a hash is kept ([more](http.md#scopes)).
+        /// Whose namespace keys live in: `caller` (`Authorization`, or `X-Api-Key`, or the client's
+        /// certificate), `jwt:CLAIM` (of a verified token), `certificate`, `header:NAME`,
+        /// `cookie:NAME` and `address` (the caller), `tenant:header:NAME`; of callers only a hash
+        /// is kept ([more](http.md#scopes)).
         scope: Vec<ScopePart> = one_or_more(scope::part),
             default "caller", example "cookie:session, tenant:header:x-tenant";
         /// What a duplicate of a running operation gets: `reject` is 409, `wait TIME` is the

@@ -5,6 +5,7 @@ use std::time::Duration;
 use justonce_http::Pattern;
 
 use super::RouteSettings;
+use super::jwt::Issuers;
 use super::route::{self, RouteTable};
 use super::upstreams::Upstreams;
 use crate::covers::Reach;
@@ -39,11 +40,12 @@ settings! {
 pub(super) fn default_route(
     defaults: &RouteTable,
     timeout: &Sourced<Duration>,
-    upstreams: &Upstreams,
+    (upstreams, issuers): (&Upstreams, &Issuers),
     report: &mut Report,
 ) -> Option<RouteSettings> {
     let table = RouteTable::default().over(defaults);
     upstreams.check(table.route.upstream.as_ref(), report);
+    issuers.check(table.route.scope.as_ref(), report);
     route::resolve(table, DEFAULT_NAME.to_owned(), None, timeout, report)
 }
 
@@ -52,7 +54,7 @@ pub(super) fn routes(
     root: &Section<'_>,
     defaults: &RouteTable,
     timeout: &Sourced<Duration>,
-    upstreams: &Upstreams,
+    (upstreams, issuers): (&Upstreams, &Issuers),
     report: &mut Report,
 ) -> Option<Vec<RouteSettings>> {
     let Some(Value::List(nodes)) = root.node(ROUTES).map(|node| &node.value) else {
@@ -69,6 +71,7 @@ pub(super) fn routes(
         let section = Section::new(table);
         let table = RouteTable::read(&section, report).over(defaults);
         upstreams.check(table.route.upstream.as_ref(), report);
+        issuers.check(table.route.scope.as_ref(), report);
         let Some((name, pattern)) = identity(&section, &node.origin, &mut earlier, report) else {
             continue;
         };

@@ -1,6 +1,6 @@
 //! `scope`: whose namespace keys live in.
 
-use justonce_http::ScopePart;
+use justonce_http::{Claim, ScopePart};
 
 use crate::invalid::{Invalid, Read};
 use crate::kind::{header_in, repeated, text};
@@ -9,8 +9,8 @@ use crate::report::Report;
 use crate::section::Sourced;
 use crate::tree::Node;
 
-/// `caller`, `address`, `header:x-user`, `cookie:session`, each perhaps with `principal:` in front,
-/// or `tenant:header:x-tenant`.
+/// `caller`, `address`, `certificate`, `header:x-user`, `cookie:session`, `jwt:sub`, each perhaps
+/// with `principal:` in front, or `tenant:header:x-tenant`.
 pub(super) fn part(node: &Node) -> Read<ScopePart> {
     let text = text(node)?.trim();
     let (is_tenant, source) = match text.split_once(':') {
@@ -21,19 +21,29 @@ pub(super) fn part(node: &Node) -> Read<ScopePart> {
     match (is_tenant, source.split_once(':')) {
         (false, None) if source == "caller" => Ok(ScopePart::Caller),
         (false, None) if source == "address" => Ok(ScopePart::Address),
+        (false, None) if source == "certificate" => Ok(ScopePart::Certificate),
+        (false, Some(("jwt", claim))) => Ok(ScopePart::Claim(claim_in(claim.trim(), node)?)),
         (false, Some(("header", name))) => Ok(ScopePart::Principal(header_in(name.trim(), node)?)),
         (true, Some(("header", name))) => Ok(ScopePart::Tenant(header_in(name.trim(), node)?)),
         (false, Some(("cookie", name))) => Ok(ScopePart::Cookie(cookie_in(name.trim(), node)?)),
         _ => {
-            let what = "\"caller\", \"address\", \"header:x-user\", \"cookie:session\" or \
-                        \"tenant:header:x-tenant\"";
+            let what = "\"caller\", \"address\", \"certificate\", \"header:x-user\", \
+                        \"cookie:session\", \"jwt:sub\" or \"tenant:header:x-tenant\"";
             let message = format!("expected {what}, found {}", repeated(text));
             let name = !text.contains(':') && header_in(text, node).is_ok();
             let header = || name.then(|| format!("did you mean \"header:{text}\"?"));
-            let help = did_you_mean(text, ["caller", "address"]).or_else(header);
+            let help = did_you_mean(text, ["caller", "address", "certificate"]).or_else(header);
             Err(Invalid::at(node, message).help(help))
         }
     }
+}
+
+/// A claim: any text after the first colon, or a JSON pointer.
+fn claim_in(claim: &str, node: &Node) -> Read<Claim> {
+    Claim::parse(claim).map_err(|why| {
+        let message = format!("expected a claim, as in \"jwt:sub\", found {}", repeated(claim));
+        Invalid::at(node, format!("{message}: {why}"))
+    })
 }
 
 /// The name of a cookie.

@@ -10,6 +10,7 @@ use tracing::Level;
 use super::access_log::{AccessLogLayer, TraceLayer};
 use super::proxies::ProxiesLayer;
 use super::store::{EmbeddedLayer, NearCacheLayer, PostgresLayer, RedisLayer};
+use super::tls::TlsLayer;
 use super::token::{Secret, secret};
 use super::{StoreUrl, address, store_url};
 use crate::declare::{settings, tables};
@@ -98,25 +99,6 @@ settings! {
         problems_base: Option<String> = optional(custom(address::problems_base)),
             example "https://docs.example.com/errors";
     }
-}
-
-settings! {
-    /// TLS for clients.
-    layer TlsLayer {
-        /// The certificate and its chain, a PEM file; without it, cleartext.
-        cert: PathBuf = custom(path), example "/etc/justonce/cert.pem", live;
-        /// Its private key, a PEM file.
-        key: PathBuf = custom(path), example "/etc/justonce/key.pem", live;
-    }
-}
-
-/// The gateway's own certificate. Both are PEM files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate, and those between it and a root.
-    pub cert: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
 }
 
 settings! {

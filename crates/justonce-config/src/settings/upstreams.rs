@@ -186,7 +186,7 @@ pub(super) fn upstreams(root: &Section<'_>, top: &TopLayer, report: &mut Report)
             report.at(&member.name_origin, message, None);
             break;
         }
-        if let Err(why) = name_in(name) {
+        if let Err(why) = is_name(name) {
             report.at(&member.name_origin, format!("`{UPSTREAMS}.{}`: {why}", shown(name)), None);
         }
         if matches!(member.node.value, Value::Table(_)) {
@@ -325,7 +325,7 @@ fn tls(
 /// The name of an upstream, in a route.
 pub(super) fn name(node: &Node) -> Read<String> {
     let text = full_text(node)?;
-    match name_in(&text) {
+    match is_name(&text) {
         Ok(()) => Ok(text),
         Err(why) => {
             let message = format!("{why}, found {}", repeated(&text));
@@ -336,7 +336,8 @@ pub(super) fn name(node: &Node) -> Read<String> {
     }
 }
 
-fn name_in(name: &str) -> Result<(), &'static str> {
+/// Whether a text can be a name of the user's choice.
+pub(super) fn is_name(name: &str) -> Result<(), &'static str> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     match !name.is_empty() && name.len() <= MAX_NAME_CHARS && name.bytes().all(fits) {
         true => Ok(()),
@@ -345,7 +346,7 @@ fn name_in(name: &str) -> Result<(), &'static str> {
 }
 
 /// A wrong name, short and harmless.
-fn shown(name: &str) -> String {
+pub(super) fn shown(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect()
 }
 

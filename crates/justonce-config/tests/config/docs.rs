@@ -32,13 +32,15 @@ struct Row {
 
 fn rows() -> Vec<Row> {
     let (gateway, rest) = REFERENCE.split_once("\n## Upstreams").expect("a chapter");
-    let (upstreams, routes) = rest.split_once("\n## Routes").expect("another chapter");
+    let (upstreams, rest) = rest.split_once("\n## Tokens").expect("another chapter");
+    let (tokens, routes) = rest.split_once("\n## Routes").expect("one more");
     let rows = |text: &str, prefix: &str| -> Vec<Row> {
         let rows = text.lines().filter(|line| line.starts_with("| `"));
         rows.map(|line| row(line, prefix)).collect()
     };
     let gateway = rows(gateway, "").into_iter();
-    gateway.chain(rows(upstreams, "upstreams.NAME.")).chain(rows(routes, "route.")).collect()
+    let named = rows(upstreams, "upstreams.NAME.").into_iter().chain(rows(tokens, "jwt.NAME."));
+    gateway.chain(named).chain(rows(routes, "route.")).collect()
 }
 
 fn row(line: &str, prefix: &str) -> Row {
@@ -63,8 +65,11 @@ fn read(text: &str) -> Settings {
 fn generated(part: &str, reference: &str) -> String {
     let settings = config::reference().into_iter();
     let settings: Vec<Reference> = match part {
-        "gateway" => settings.filter(|row| !is_of_routes(row) && !is_of_upstreams(row)).collect(),
+        "gateway" => settings
+            .filter(|row| !is_of_routes(row) && !is_of_upstreams(row) && !is_of_tokens(row))
+            .collect(),
         "upstreams" => settings.filter(is_of_upstreams).collect(),
+        "jwt" => settings.filter(is_of_tokens).collect(),
         "route" => {
             settings.filter(|row| ["route.match", "route.name"].contains(&&*row.name)).collect()
         }
@@ -73,7 +78,7 @@ fn generated(part: &str, reference: &str) -> String {
     let mut text = "| setting | default | meaning | example |\n|---|---|---|---|\n".to_owned();
     for row in &settings {
         let name = row.name.trim_start_matches("route.").trim_start_matches("defaults.");
-        let name = name.trim_start_matches("upstreams.NAME.");
+        let name = name.trim_start_matches("upstreams.NAME.").trim_start_matches("jwt.NAME.");
         let default = row.default.as_ref().map_or("none".to_owned(), |text| format!("`{text}`"));
         let (meaning, example) = (row.meaning.trim_end_matches('.'), &row.example);
         writeln!(text, "| `{name}` | {default} | {meaning} | `{example}` |").expect("a text");
@@ -102,15 +107,30 @@ fn is_of_upstreams(row: &Reference) -> bool {
     row.name.starts_with("upstreams.")
 }
 
+fn is_of_tokens(row: &Reference) -> bool {
+    row.name.starts_with("jwt.")
+}
+
+/// What a setting needs beside it, so that it can be set alone.
+fn beside(key: &str) -> String {
+    let needed = [("issuer", "'i'"), ("audience", "'a'"), ("jwks", "'https://login/keys'")];
+    let needed = needed.iter().filter(|(name, _)| key.strip_prefix("jwt.NAME.") != Some(name));
+    match key.starts_with("jwt.") {
+        false => String::new(),
+        true => needed.map(|(name, value)| format!("jwt.default.{name} = {value}\n")).collect(),
+    }
+}
+
 #[test]
-fn a_reload_applies_everything_about_upstreams() {
-    let rows = config::reference().into_iter().filter(is_of_upstreams);
-    assert!(rows.map(|row| assert!(row.is_live, "{}", row.name)).count() > 10);
+fn a_reload_applies_everything_about_upstreams_and_tokens() {
+    let rows = config::reference().into_iter();
+    let rows = rows.filter(|row| is_of_upstreams(row) || is_of_tokens(row));
+    assert!(rows.map(|row| assert!(row.is_live, "{}", row.name)).count() > 20);
 }
 
 #[test]
 fn the_tables_of_the_reference_are_those_of_the_declarations() {
-    let parts = ["gateway", "upstreams", "route", "shared"];
+    let parts = ["gateway", "upstreams", "jwt", "route", "shared"];
     let now = parts.iter().fold(REFERENCE.to_owned(), |text, part| generated(part, &text));
     if now != REFERENCE && std::env::var_os(WRITE).is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
@@ -121,12 +141,12 @@ fn the_tables_of_the_reference_are_those_of_the_declarations() {
 
 #[test]
 fn every_declared_default_is_what_an_empty_configuration_has() {
-    let plain = read(UPSTREAM);
     let mut count = 0;
     for row in config::reference().iter().filter(|row| !row.name.starts_with("route.")) {
         let Some(default) = &row.default else { continue };
-        let name = row.name.replace("NAME", "default");
-        let set = read(&format!("{UPSTREAM}\n{name} = {default}"));
+        let (name, more) = (row.name.replace("NAME", "default"), beside(&row.name));
+        let plain = read(&format!("{UPSTREAM}\n{more}"));
+        let set = read(&format!("{UPSTREAM}\n{more}{name} = {default}"));
         assert_eq!(set, plain, "{} = {default}", row.name);
         count += 1;
     }
@@ -152,12 +172,13 @@ fn the_reference_lists_every_setting_and_no_other() {
 
 #[test]
 fn the_defaults_in_the_reference_are_those_in_force() {
-    let plain = read(UPSTREAM);
     let mut count = 0;
     for row in rows() {
         let Some(default) = row.default else { continue };
+        let more = beside(&row.key);
+        let plain = read(&format!("{UPSTREAM}\n{more}"));
         let key = row.key.replace("route.", "defaults.").replace("NAME", "default");
-        let said = read(&format!("{UPSTREAM}\n{key} = {default}"));
+        let said = read(&format!("{UPSTREAM}\n{more}{key} = {default}"));
         assert_eq!(said, plain, "{key} = {default}");
         count += 1;
     }
@@ -172,6 +193,8 @@ fn the_examples_in_the_reference_are_right() {
             "admin" => "admin_token = 'abcdefghijklmnopq'",
             "tls.cert" => "tls.key = 'k'",
             "tls.key" => "tls.cert = 'c'",
+            "tls.client_ca" => "tls.cert = 'c'\ntls.key = 'k'",
+            "tls.client_cert" => "tls.cert = 'c'\ntls.key = 'k'\ntls.client_ca = 'a'",
             "proxies.proxy_protocol" => "proxies.trusted = ['10.0.0.0/8']",
             "route.probe.request" => "defaults.probe.happened = ['200']",
             "route.complete" => "defaults.on_lapsed = 'rerun'",
@@ -195,8 +218,9 @@ fn the_examples_in_the_reference_are_right() {
                 format!("{UPSTREAM}\n[[route]]\n{name} = {example}\n{other}")
             }
             key => {
+                let beside = beside(key);
                 let key = key.replace("route.", "defaults.").replace("NAME", "default");
-                format!("{UPSTREAM}\n{more}\n{key} = {example}")
+                format!("{UPSTREAM}\n{more}\n{beside}{key} = {example}")
             }
         };
         read(&text);
@@ -241,7 +265,7 @@ fn the_example_is_right_and_names_every_setting() {
         // What belongs to all routes may stand in one of its two places.
         let places = match key.strip_prefix("defaults.").or(key.strip_prefix("route.")) {
             Some(name) => vec![format!("defaults.{name}"), format!("route.{name}")],
-            None => vec![key.replace("NAME", "payments")],
+            None => vec![key.replace("NAME", "payments"), key.replace("NAME", "login")],
         };
         assert!(places.iter().any(|place| found.contains(place)), "{key} is not in the example");
     }

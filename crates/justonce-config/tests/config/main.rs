@@ -9,6 +9,7 @@
 
 mod docs;
 mod fixtures;
+mod identity;
 mod schema;
 mod upstreams;
 mod values;

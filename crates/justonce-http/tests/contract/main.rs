@@ -12,6 +12,7 @@ mod support;
 
 mod caller_limits;
 mod circuit_breaker;
+mod claims;
 mod concurrency;
 mod cors;
 mod disconnects;

@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::certificate;
 use super::connection::ConnectionServer;
 use super::proxy_protocol::{self, Source};
 use super::service::ListenerService;
@@ -17,6 +18,7 @@ use super::tls::ServerTls;
 use super::tracker::{ConnectionGuard, Stage};
 use crate::client::{Client, ClientScheme};
 use crate::forwarded::TrustedProxies;
+use crate::metrics::Handshake;
 
 /// The shortest pause between two log lines about failures to accept.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -94,8 +96,9 @@ impl Listener {
         shutdown: impl Future<Output = ()>,
         grace: Duration,
     ) -> ConnectionCounts {
-        let server =
-            Arc::new(ConnectionServer::new(self.settings, std::mem::take(&mut self.proxies)));
+        let proxies = std::mem::take(&mut self.proxies);
+        let server = ConnectionServer::new(self.settings, proxies);
+        let server = Arc::new(server);
         let mut counts = ConnectionCounts::default();
         tokio::select! {
             () = shutdown => {}
@@ -173,7 +176,7 @@ struct Accepted<S> {
 impl<S: ListenerService> Accepted<S> {
     async fn serve(self, client: Client) {
         let Self { server, stream, service, guard, .. } = self;
-        server.serve(stream, None, client, service, guard).await;
+        server.serve(stream, None, (client, None), service, guard).await;
     }
 
     async fn serve_tls(self, tls: ServerTls, client: Client) {
@@ -182,13 +185,17 @@ impl<S: ListenerService> Accepted<S> {
         let stream = match handshake.await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
+                tls.count(Handshake::of_error(&error));
                 tracing::debug!(%error, "a TLS handshake failed");
                 return;
             }
-            Err(_) => return,
+            Err(_) => return tls.count(Handshake::Timeout),
         };
-        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        server.serve(stream, Some(is_http2), client, service, guard).await;
+        tls.count(Handshake::Done);
+        let session = stream.get_ref().1;
+        let is_http2 = session.alpn_protocol() == Some(b"h2");
+        let certificate = certificate::client(session.peer_certificates());
+        server.serve(stream, Some(is_http2), (client, certificate), service, guard).await;
     }
 
     /// Serves a connection that must come from a trusted proxy and say whose it is.

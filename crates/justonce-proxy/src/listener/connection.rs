@@ -8,6 +8,7 @@ use std::task::{Poll, ready};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use justonce_http::ClientCertificate;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::timeout;
 
@@ -58,12 +59,13 @@ impl ConnectionServer {
         Self { settings, proxies, refusals, tracker, http1, http2 }
     }
 
-    /// Serves one connection to its end. `is_http2` is what TLS has negotiated.
+    /// Serves one connection to its end. `is_http2` is what TLS has negotiated, and the certificate
+    /// what the other end has shown in it.
     pub(super) async fn serve<T, S>(
         &self,
         mut stream: T,
         is_http2: Option<bool>,
-        client: Client,
+        (client, certificate): (Client, Option<ClientCertificate>),
         service: S,
         guard: ConnectionGuard,
     ) where
@@ -85,6 +87,8 @@ impl ConnectionServer {
         let service = RequestService {
             service,
             client,
+            // That of a proxy is not its clients'.
+            certificate: certificate.filter(|_| !is_trusted),
             proxies: is_trusted.then(|| Arc::clone(&self.proxies)),
             activity: Arc::clone(&activity),
             informational: Arc::clone(&informational),

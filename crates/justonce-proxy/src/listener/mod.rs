@@ -5,6 +5,7 @@
 
 mod accept;
 mod activity;
+mod certificate;
 mod connection;
 mod cookies;
 mod framing;
@@ -21,4 +22,4 @@ pub use accept::{ConnectionCounts, Listener};
 pub use request_body::{TimeoutBody, TimeoutBodyError};
 pub use service::ListenerService;
 pub use settings::ListenerSettings;
-pub use tls::{ServerTls, ServerTlsError};
+pub use tls::{ServerTls, ServerTlsError, ServerTlsFiles};

@@ -11,11 +11,12 @@ use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use justonce_http::{BoxError, ClientAddress};
+use justonce_http::{BoxError, ClientAddress, ClientCertificate};
 use pin_project_lite::pin_project;
 use tower::Service;
 
 use super::activity::{ActiveRequest, Activity};
+use super::certificate::is_forwarded;
 use super::cookies;
 use super::request_body::TimeoutBody;
 use crate::abort::Abort;
@@ -56,6 +57,8 @@ where
 pub(super) struct RequestService<S> {
     pub(super) service: S,
     pub(super) client: Client,
+    /// What the client has shown, if it has connected itself.
+    pub(super) certificate: Option<ClientCertificate>,
     /// The trusted proxies, if this connection comes from one of them.
     pub(super) proxies: Option<Arc<TrustedProxies>>,
     pub(super) activity: Arc<Activity>,
@@ -96,6 +99,11 @@ impl<S: ListenerService> RequestService<S> {
             request.extensions_mut().insert(ClientAddress(address));
         }
         request.extensions_mut().insert(client);
+        if let Some(certificate) = &self.certificate
+            && !is_forwarded(request.headers())
+        {
+            request.extensions_mut().insert(certificate.clone());
+        }
         let request = request.map(|body| TimeoutBody::new(body, self.body_timeout));
         let mut service = self.service.clone();
         async move {

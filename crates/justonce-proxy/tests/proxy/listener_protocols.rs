@@ -9,7 +9,7 @@ use http::{Method, Request, StatusCode, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use justonce_proxy::{ListenerSettings, ServerTls, TrustedProxies};
+use justonce_proxy::{ListenerSettings, ServerTls, ServerTlsFiles, TrustedProxies};
 use justonce_proxy::{Proxy, UpstreamAddress, UpstreamRoots};
 use rustls::pki_types::ServerName;
 use tempfile::NamedTempFile;
@@ -128,7 +128,8 @@ fn identity() -> Identity {
 
 impl Identity {
     fn server(&self) -> ServerTls {
-        ServerTls::from_files(self.certificate.path(), self.key.path()).unwrap()
+        let files = ServerTlsFiles::new(self.certificate.path(), self.key.path());
+        ServerTls::from_files(&files).unwrap()
     }
 
     fn client(&self, protocols: &[&str]) -> TlsConnector {

@@ -18,6 +18,7 @@ use crate::config::{
     self, AccessLogTarget, AdminToken, Flags, PostgresSettings, ServerUrl, Settings, StoreSettings,
     StoreUrl,
 };
+use crate::identity;
 use crate::stores::{self, with_causes};
 use crate::upstreams;
 
@@ -85,7 +86,7 @@ fn problems(settings: &Settings) -> Vec<String> {
 fn files(settings: &Settings) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(tls) = &settings.tls
-        && let Err(error) = ServerTls::from_files(&tls.cert, &tls.key)
+        && let Err(error) = ServerTls::from_files(&identity::tls_files(tls))
     {
         found.push(format!("`tls`: {error}"));
     }
@@ -101,6 +102,7 @@ fn files(settings: &Settings) -> Vec<String> {
         }
     }
     found.extend(upstreams::problems(settings));
+    found.extend(identity::problems(settings));
     let authorities =
         [("upstream_tls.ca", &settings.upstream_ca), ("redis.ca", &settings.stores.redis.ca)];
     for (name, path) in authorities {

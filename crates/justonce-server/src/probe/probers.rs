@@ -35,7 +35,7 @@ impl Probers {
                 describe_probe(&route.name);
                 // Where its requests go: another upstream would know nothing of them.
                 let proxy = upstreams.proxy(&route.upstream)?;
-                let prober = start(engine, proxy, route, probe, rules::rule(route)?)?;
+                let prober = start(engine, proxy, route, probe, rules::rule(route, settings)?)?;
                 probers.insert(route.name.clone(), prober);
             }
         }

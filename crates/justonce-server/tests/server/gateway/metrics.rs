@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use justonce_testbed::RedisServer;
 
+use crate::gateway::contract::tokens::Issuer;
 use crate::gateway::stage::{BODY, started};
 use crate::support::client::{Call, pay, until};
 use crate::support::process::{Gateway, Home};
@@ -95,7 +96,16 @@ fn every_series_is_there_before_anything_happens() {
 
 #[test]
 fn the_reference_lists_every_metric_and_no_other() {
-    let (_home, _upstream, gateway) = started(ROUTES);
+    // With what only some gateways have: tokens, and TLS.
+    let (home, upstream, issuer) = (Home::new(), Upstream::new(), Issuer::new());
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (cert, key) = (home.path().join("cert.pem"), home.path().join("key.pem"));
+    std::fs::write(&cert, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let tls = format!("[tls]\ncert = '{}'\nkey = '{}'\n", cert.display(), key.display());
+    let routes = ROUTES.replace("[defaults]\n", "[defaults]\nscope = ['jwt:sub']\n");
+    home.configure(upstream.address(), &format!("{}{tls}{routes}", issuer.table()));
+    let gateway = home.start();
     let text = scrape(&gateway);
     let mut scraped: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
     for line in text.lines() {

@@ -41,10 +41,11 @@ mod marks;
 mod paths;
 mod place;
 mod replay;
-mod service;
+pub(crate) mod service;
 mod stage;
 mod storing;
 mod streams;
+pub(crate) mod tokens;
 
 pub(crate) use place::Place;
 pub(crate) use stage::{Stage, assert_fresh, assert_problem, assert_replay};
