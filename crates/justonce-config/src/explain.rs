@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use justonce_core::{AfterRetention, OnLapsed};
 
+use super::explain_clients::{address_words, proxies_words};
 use super::explain_upstream::{forwards_to, of_route, said};
 use super::settings::{
     AccessLog, AccessLogFormat, AccessLogTarget, BodyMode, Cors, Expected, JsonFields, KeyFormat,
     KeySettings, KeySource, KeySyntax, LoggedQuery, MadeTrace, PathEscapes, ProbeOutcome,
-    ProbeRule, Proxies, ProxyHeader, ResponseEffect, RouteSettings, ScopePart, Settings,
-    StatusRule, StoreUrl, WhenBusy, WhenStoreDown,
+    ProbeRule, ResponseEffect, RouteSettings, ScopePart, Settings, StatusRule, StoreUrl, WhenBusy,
+    WhenStoreDown,
 };
-use super::warnings::{REFRESHED, is_by_address, is_by_token};
+use super::warnings::{REFRESHED, is_by_token};
 use super::words::{duration, header, headers, list, size, wrap};
 
 /// The widest line, in characters.
@@ -84,29 +85,6 @@ fn gateway(settings: &Settings) -> String {
     )
 }
 
-/// Who is taken for the client.
-fn proxies_words(proxies: &Proxies) -> String {
-    if proxies.trusted.is_empty() {
-        return "No proxy in front is trusted: the client of a request is whoever connects, and \
-                what it says about other addresses is replaced."
-            .to_owned();
-    }
-    let header = match proxies.header {
-        ProxyHeader::XForwarded => "X-Forwarded-For",
-        ProxyHeader::Forwarded => "Forwarded",
-    };
-    let protocol = if proxies.proxy_protocol {
-        " Every connection must come from one of them and begin with a PROXY protocol header."
-    } else {
-        ""
-    };
-    format!(
-        "Proxies at {} are trusted: the client of a request from them is the last address in \
-         `{header}` that is none of theirs. What others say is replaced.{protocol}",
-        list(&proxies.trusted)
-    )
-}
-
 /// What is logged of requests, and what traces they get.
 fn log_words(settings: &Settings) -> String {
     let AccessLog { to, format, query, gets } = &settings.access_log;
@@ -154,7 +132,7 @@ fn explain_route(route: &RouteSettings, rest: &str, settings: &Settings) -> Stri
     };
     let mut said = vec![
         format!("Key: {}", key_words(key)),
-        format!("Scope: {}", scope_words(route, &settings.proxies)),
+        format!("Scope: {}", scope_words(route, settings)),
         format!("Same request: {}", fingerprint_words(route)),
         format!("Concurrent duplicate: {}", busy_words(route)),
         format!("After a crash: {}", lapsed_words(route)),
@@ -208,7 +186,7 @@ fn key_words(key: &KeySettings) -> String {
     words
 }
 
-fn scope_words(route: &RouteSettings, proxies: &Proxies) -> String {
+fn scope_words(route: &RouteSettings, settings: &Settings) -> String {
     let (mut principals, mut tenants) = (Vec::new(), Vec::new());
     for part in &route.scope {
         match part {
@@ -238,14 +216,7 @@ fn scope_words(route: &RouteSettings, proxies: &Proxies) -> String {
         "Callers of whom none of it is known share a namespace of their own, and get an outcome \
          only with the very same `Cookie`."
     };
-    let address = match (is_by_address(route), proxies.trusted.is_empty()) {
-        (false, _) => "",
-        (true, true) => {
-            " The address is that of the connection, since no proxy is trusted: behind a proxy all \
-             callers have the same, and get each other's outcomes."
-        }
-        (true, false) => " The address is the one that trusted proxies tell.",
-    };
+    let address = address_words(route, settings);
     let refreshed = if is_by_token(route) { format!(" {REFRESHED}") } else { String::new() };
     format!("a key belongs to {}. {nameless}{address}{refreshed}", list(&parts))
 }

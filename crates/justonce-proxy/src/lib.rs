@@ -47,8 +47,9 @@ pub use client::{Client, ClientScheme};
 pub use forwarded::{ForwardedHeader, TrustedProxies};
 pub use informational::InformationalSender;
 pub use listener::{
-    ConnectionCounts, Listener, ListenerService, ListenerSettings, ServerTls, ServerTlsError,
-    TimeoutBody, TimeoutBodyError,
+    Askers, ConnectionCounts, ListenSocket, Listener, ListenerHandle, ListenerService,
+    ListenerSettings, ListenerStats, RefusalObserver, RefusalReason, RefusedRequest, ServerTls,
+    ServerTlsError, TimeoutBody, TimeoutBodyError,
 };
 pub use upstream::{
     AddressError, Balance, BreakerSettings, BreakerState, CheckResult, ClientCertificate,

@@ -31,6 +31,8 @@ pub(crate) struct Gateway {
     probers: Arc<Probers>,
     completers: Arc<Completers>,
     usage: CallerUsage,
+    /// Those in force.
+    settings: Arc<ArcSwap<Settings>>,
 }
 
 impl Gateway {
@@ -55,7 +57,8 @@ impl Gateway {
         let stack = Arc::new(ArcSwap::from_pointee(stack));
         let completers = Arc::<Completers>::default();
         completers.exchange(&engine, &stack, settings)?;
-        Ok(Self { engine, upstreams, stack, probers, completers, usage })
+        let settings = Arc::new(ArcSwap::from_pointee(settings.clone()));
+        Ok(Self { engine, upstreams, stack, probers, completers, usage, settings })
     }
 
     /// Its upstreams.
@@ -76,7 +79,17 @@ impl Gateway {
         self.probers.exchange(&self.engine, &upstreams, settings)?;
         self.upstreams.replace(upstreams);
         self.stack.store(Arc::new(stack));
-        self.completers.exchange(&self.engine, &self.stack, settings)
+        self.settings.store(Arc::new(settings.clone()));
+        self.start_completing()
+    }
+
+    /// Starts the completer, if routes want one; the one before ends.
+    ///
+    /// # Errors
+    ///
+    /// If a route cannot be completed.
+    pub(crate) fn start_completing(&self) -> anyhow::Result<()> {
+        self.completers.exchange(&self.engine, &self.stack, &self.settings.load())
     }
 
     /// Stops the completer. What it is driving goes on.

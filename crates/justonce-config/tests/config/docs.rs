@@ -172,6 +172,7 @@ fn the_examples_in_the_reference_are_right() {
             "admin" => "admin_token = 'abcdefghijklmnopq'",
             "tls.cert" => "tls.key = 'k'",
             "tls.key" => "tls.cert = 'c'",
+            "proxies.unix" => "listen = 'unix:/run/a.sock'",
             "proxies.proxy_protocol" => "proxies.trusted = ['10.0.0.0/8']",
             "route.probe.request" => "defaults.probe.happened = ['200']",
             "route.complete" => "defaults.on_lapsed = 'rerun'",
