@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use justonce_core::{AfterRetention, OnLapsed};
 
+use super::explain_clients::proxies_words;
 use super::explain_identity::{issuer, scope_words, tls_words};
 use super::explain_upstream::{forwards_to, of_route, said};
 use super::settings::{
     AccessLog, AccessLogFormat, AccessLogTarget, BodyMode, Cors, Expected, JsonFields, KeyFormat,
     KeySettings, KeySource, KeySyntax, LoggedQuery, MadeTrace, PathEscapes, ProbeOutcome,
-    ProbeRule, Proxies, ProxyHeader, ResponseEffect, RouteSettings, Settings, StatusRule, StoreUrl,
-    WhenBusy, WhenStoreDown,
+    ProbeRule, ResponseEffect, RouteSettings, Settings, StatusRule, StoreUrl, WhenBusy,
+    WhenStoreDown,
 };
 use super::words::{duration, header, headers, list, size, wrap};
 
@@ -82,29 +83,6 @@ fn gateway(settings: &Settings) -> String {
         forwards_to(settings),
         proxies_words(&settings.proxies),
         log_words(settings),
-    )
-}
-
-/// Who is taken for the client.
-fn proxies_words(proxies: &Proxies) -> String {
-    if proxies.trusted.is_empty() {
-        return "No proxy in front is trusted: the client of a request is whoever connects, and \
-                what it says about other addresses is replaced."
-            .to_owned();
-    }
-    let header = match proxies.header {
-        ProxyHeader::XForwarded => "X-Forwarded-For",
-        ProxyHeader::Forwarded => "Forwarded",
-    };
-    let protocol = if proxies.proxy_protocol {
-        " Every connection must come from one of them and begin with a PROXY protocol header."
-    } else {
-        ""
-    };
-    format!(
-        "Proxies at {} are trusted: the client of a request from them is the last address in \
-         `{header}` that is none of theirs. What others say is replaced.{protocol}",
-        list(&proxies.trusted)
     )
 }
 

@@ -1,7 +1,8 @@
 //! How callers are told apart, in plain words, for `justonce check`.
 
-use super::identity::{REFRESHED, is_by_address, is_by_claim, is_by_token};
-use super::settings::{JwksSource, JwtSettings, Proxies, RouteSettings, ScopePart, Settings, Tls};
+use super::explain_clients::address_words;
+use super::identity::{REFRESHED, is_by_claim, is_by_token};
+use super::settings::{JwksSource, JwtSettings, RouteSettings, ScopePart, Settings, Tls};
 use super::words::{duration, header, headers, list};
 
 /// What is spoken with clients, and what they show.
@@ -90,7 +91,7 @@ pub(super) fn scope_words(route: &RouteSettings, settings: &Settings) -> String 
     }
     let more = [
         nameless(route, principals.is_empty()),
-        address(route, &settings.proxies),
+        address_words(route, settings),
         certificate(route, settings),
         refreshed(route),
     ];
@@ -126,22 +127,11 @@ fn refreshed(route: &RouteSettings) -> &'static str {
     }
 }
 
-fn address(route: &RouteSettings, proxies: &Proxies) -> &'static str {
-    match (is_by_address(route), proxies.trusted.is_empty()) {
-        (false, _) => "",
-        (true, true) => {
-            "The address is that of the connection, since no proxy is trusted: behind a proxy all \
-             callers have the same, and get each other's outcomes."
-        }
-        (true, false) => "The address is the one that trusted proxies tell.",
-    }
-}
-
 fn certificate(route: &RouteSettings, settings: &Settings) -> &'static str {
     if !route.scope.contains(&ScopePart::Certificate) {
         return "";
     }
-    if settings.proxies.trusted.is_empty() {
+    if settings.proxies.trusted.is_empty() && !settings.proxies.unix {
         "A renewed certificate is the same caller."
     } else {
         "A renewed certificate is the same caller. Requests that trusted proxies report have none: \

@@ -11,7 +11,7 @@
 //!
 //! // The default: only the upstream is required.
 //! let settings = config::parse("upstream = 'http://127.0.0.1:9000'", "justonce.toml")?;
-//! assert_eq!(settings.listen.port(), 8080);
+//! assert_eq!(settings.listen.to_string(), "127.0.0.1:8080");
 //!
 //! // Customised.
 //! let text = "
@@ -53,6 +53,7 @@
 mod covers;
 mod declare;
 mod explain;
+mod explain_clients;
 mod explain_identity;
 mod explain_upstream;
 mod file;

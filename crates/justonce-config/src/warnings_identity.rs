@@ -71,7 +71,14 @@ fn by_address(route: &RouteSettings, settings: &Settings) -> Option<String> {
     if !is_by_address(route) {
         return None;
     }
-    if settings.proxies.trusted.is_empty() {
+    if settings.listen.ip().is_none() && !settings.proxies.unix {
+        return Some(
+            "`scope` with `address` on a Unix socket: nobody who connects there has one, so the \
+             callers cannot be told apart by it; if it is a proxy that connects, set `proxies.unix`"
+                .into(),
+        );
+    }
+    if settings.proxies.trusted.is_empty() && !settings.proxies.unix {
         return Some(
             "`scope` with `address`, and no proxy is trusted: behind a proxy all callers have its \
              address; name it in `proxies.trusted`"

@@ -56,6 +56,30 @@ pub const CREDENTIALS_REFUSED: Metric = Metric::counter(
      `expired`, `not_yet_valid`, `claim` with 401, `unavailable` (no keys) with 503. Only of \
      routes with `jwt:…` in `scope`.",
 );
+/// What request bodies take of the memory for them.
+pub const BODY_BUDGET_USED: Metric = Metric::gauge(
+    "idempotency_body_budget_used_bytes",
+    &[],
+    "Bytes of request bodies that are held, beyond the first 16 KiB of each.",
+);
+/// The memory for request bodies.
+pub const BODY_BUDGET_LIMIT: Metric = Metric::gauge(
+    "idempotency_body_budget_limit_bytes",
+    &[],
+    "How many there may be; bodies wait for it up to 5 s.",
+);
+/// Bodies that had to wait.
+pub const BODY_BUDGET_WAITS: Metric = Metric::counter(
+    "idempotency_body_budget_waits_total",
+    &[],
+    "How often a request body had to wait for others to end.",
+);
+/// Bodies that waited for too long.
+pub const BODY_BUDGET_REFUSALS: Metric = Metric::counter(
+    "idempotency_body_budget_refusals_total",
+    &[],
+    "Requests refused with 503 because their bodies had waited for too long.",
+);
 /// Waiting duplicates.
 pub const WAITERS: Metric = Metric::gauge(
     "idempotency_waiters",
@@ -92,7 +116,7 @@ pub const STORE_SECONDS: Metric = Metric::histogram(
 );
 
 /// Every metric of this crate.
-pub const ALL: [Metric; 14] = [
+pub const ALL: [Metric; 18] = [
     REQUESTS,
     REPLAYS,
     MISMATCHES,
@@ -101,6 +125,10 @@ pub const ALL: [Metric; 14] = [
     NEAR_MISSES,
     LIMITED,
     CREDENTIALS_REFUSED,
+    BODY_BUDGET_USED,
+    BODY_BUDGET_LIMIT,
+    BODY_BUDGET_WAITS,
+    BODY_BUDGET_REFUSALS,
     WAITERS,
     LOCK_WAIT,
     PROCESSING,

@@ -1,5 +1,6 @@
 //! Reads request bodies, within limits.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +10,15 @@ use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
+use metrics::{Counter, Gauge, counter, gauge};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::body::{BoxError, WholeBody};
 use crate::headers::remove_ours_from_trailers;
+use crate::metrics::{
+    BODY_BUDGET_LIMIT, BODY_BUDGET_REFUSALS, BODY_BUDGET_USED, BODY_BUDGET_WAITS,
+};
 
 /// The longest body that is read only to be discarded.
 const MAX_DRAINED_BYTES: usize = 64 * 1024;
@@ -140,12 +145,28 @@ where
 }
 
 /// Bounds the bytes of all request bodies that one layer holds.
-#[derive(Clone, Debug)]
-pub(crate) struct BodyBudget(Arc<Semaphore>);
+#[derive(Clone)]
+pub(crate) struct BodyBudget(Arc<Budget>);
+
+struct Budget {
+    free: Arc<Semaphore>,
+    used: Gauge,
+    waits: Counter,
+    refusals: Counter,
+}
 
 impl Default for BodyBudget {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_BUDGET_BYTES)))
+        gauge!(BODY_BUDGET_LIMIT.name).set(MAX_BUDGET_BYTES as f64);
+        let used = gauge!(BODY_BUDGET_USED.name);
+        // The series is there from the start; another layer may have used some already.
+        used.increment(0.0);
+        let (waits, refusals) =
+            (counter!(BODY_BUDGET_WAITS.name), counter!(BODY_BUDGET_REFUSALS.name));
+        waits.increment(0);
+        refusals.increment(0);
+        let free = Arc::new(Semaphore::new(MAX_BUDGET_BYTES));
+        Self(Arc::new(Budget { free, used, waits, refusals }))
     }
 }
 
@@ -156,10 +177,15 @@ impl BodyBudget {
     }
 }
 
+impl fmt::Debug for BodyBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BodyBudget").field(&self.0.free.available_permits()).finish()
+    }
+}
+
 /// The part of the budget that one body uses, returned on drop.
-#[derive(Debug)]
 pub(crate) struct Reservation {
-    budget: Arc<Semaphore>,
+    budget: Arc<Budget>,
     permit: Option<OwnedSemaphorePermit>,
     bytes: usize,
     /// When waiting ends, set by the first wait.
@@ -172,27 +198,51 @@ impl Reservation {
         self.bytes += bytes;
         // A single body never needs more than the whole budget.
         let needed = self.bytes.saturating_sub(FREE_BYTES).min(MAX_BUDGET_BYTES);
-        let missing = needed - self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let missing = needed - self.reserved();
         let Some(missing) = u32::try_from(missing).ok().filter(|missing| *missing > 0) else {
             return true;
         };
-        let more = match Arc::clone(&self.budget).try_acquire_many_owned(missing) {
+        let more = match Arc::clone(&self.budget.free).try_acquire_many_owned(missing) {
             Ok(more) => Some(more),
             // Rare, and large: kept out of the future of every body.
             Err(_) => Box::pin(self.wait(missing)).await,
         };
         match (&mut self.permit, more) {
-            (_, None) => return false,
+            (_, None) => {
+                self.budget.refusals.increment(1);
+                return false;
+            }
             (Some(permit), Some(more)) => permit.merge(more),
             (None, more) => self.permit = more,
         }
+        self.budget.used.increment(f64::from(missing));
         true
+    }
+
+    fn reserved(&self) -> usize {
+        self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }
 
     async fn wait(&mut self, missing: u32) -> Option<OwnedSemaphorePermit> {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + MAX_BUDGET_WAIT);
-        let more = Arc::clone(&self.budget).acquire_many_owned(missing);
+        self.budget.waits.increment(1);
+        let more = Arc::clone(&self.budget.free).acquire_many_owned(missing);
         timeout_at(deadline, more).await.ok()?.ok()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // Most bodies have reserved nothing.
+        if self.permit.is_some() {
+            self.budget.used.decrement(self.reserved() as f64);
+        }
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
@@ -252,13 +302,13 @@ mod tests {
                 reservation.grow(FREE_BYTES).await && reservation.grow(MAX_BUDGET_BYTES / 4).await
             );
         }
-        assert_eq!(budget.0.available_permits(), 0);
+        assert_eq!(budget.0.free.available_permits(), 0);
         let waiting = async {
             let mut late = budget.reservation();
             late.grow(FREE_BYTES + 1).await
         };
         let (found, ()) = tokio::join!(waiting, async { drop(reservations) });
         assert!(found, "it waited");
-        assert_eq!(budget.0.available_permits(), MAX_BUDGET_BYTES);
+        assert_eq!(budget.0.free.available_permits(), MAX_BUDGET_BYTES);
     }
 }

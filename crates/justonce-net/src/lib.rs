@@ -1,5 +1,5 @@
 //! What everything that opens connections shares: the stores in Redis and PostgreSQL, and the
-//! proxy. [`AddressRange`] says which addresses are meant.
+//! proxy. [`AddressRange`] says which addresses are meant, [`SocketAddress`] where a server listens.
 //!
 //! With the feature `tls`: reading certificates, [`TrustRoots`], and what a refused certificate
 //! means.
@@ -14,6 +14,7 @@ mod range;
 mod refusal;
 #[cfg(feature = "tls")]
 mod roots;
+mod socket_address;
 
 pub use address::{TLS_NOT_BUILT_IN, is_loopback_host};
 #[cfg(feature = "tls")]
@@ -25,3 +26,4 @@ pub use range::{AddressRange, AddressRangeError};
 pub use refusal::{CertificateRefusal, certificate_refusal, refused_our_certificate};
 #[cfg(feature = "tls")]
 pub use roots::{TrustRoots, install_crypto_provider};
+pub use socket_address::{MAX_UNIX_PATH_BYTES, SocketAddress, UnixPathError};

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderValue;
 
+/// What stands for an address that is not known.
+const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
+
 /// The client behind a request: an extension of every request from a listener. Without trusted
 /// proxies it is made once per connection. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +17,8 @@ pub struct Client(Arc<Inner>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Inner {
-    peer: SocketAddr,
+    // Nothing for a Unix socket.
+    peer: Option<SocketAddr>,
     address: Option<IpAddr>,
     scheme: ClientScheme,
     host: Option<HeaderValue>,
@@ -43,14 +47,24 @@ impl Client {
     #[must_use]
     pub fn new(peer: SocketAddr, scheme: ClientScheme) -> Self {
         let client = Some(peer.ip().to_canonical());
-        Self::made(peer, scheme, false, Reported { client, hops: vec![], scheme: None, host: None })
+        let reported = Reported { client, hops: vec![], scheme: None, host: None };
+        Self::made(Some(peer), scheme, false, reported)
+    }
+
+    /// A client that has connected over a Unix socket. It has no address, and neither has a proxy
+    /// that has.
+    #[must_use]
+    pub fn local(scheme: ClientScheme) -> Self {
+        let reported = Reported { client: None, hops: vec![], scheme: None, host: None };
+        Self::made(None, scheme, false, reported)
     }
 
     /// A client that a proxy in front has connected for, without telling its address.
     #[must_use]
     pub fn hidden_behind(proxy: SocketAddr, scheme: ClientScheme) -> Self {
         let hops = vec![proxy.ip().to_canonical()];
-        Self::made(proxy, scheme, false, Reported { client: None, hops, scheme: None, host: None })
+        let reported = Reported { client: None, hops, scheme: None, host: None };
+        Self::made(Some(proxy), scheme, false, reported)
     }
 
     /// The client that trusted proxies have reported on this one's connection.
@@ -58,12 +72,20 @@ impl Client {
         Self::made(self.0.peer, reported.scheme.unwrap_or(self.0.scheme), true, reported)
     }
 
-    fn made(peer: SocketAddr, scheme: ClientScheme, is_reported: bool, reported: Reported) -> Self {
+    fn made(
+        peer: Option<SocketAddr>,
+        scheme: ClientScheme,
+        is_reported: bool,
+        reported: Reported,
+    ) -> Self {
         let Reported { client, hops, host, .. } = reported;
         // Ours comes last in the lists.
         let all: Vec<IpAddr> = client.iter().chain(hops.iter().rev()).copied().collect();
         let list: Vec<String> = all.iter().map(ToString::to_string).collect();
-        let forwarded_for = HeaderValue::from_maybe_shared(Bytes::from(list.join(", ")));
+        let forwarded_for = match &list[..] {
+            [] => Ok(UNKNOWN),
+            list => HeaderValue::from_maybe_shared(Bytes::from(list.join(", "))),
+        };
         let behind = hops.iter().rev().fold(String::new(), |mut text, hop| {
             // Writing to a text cannot fail.
             let _ = write!(text, ", for={}", node(Some(*hop)));
@@ -75,19 +97,20 @@ impl Client {
             scheme,
             host,
             is_reported,
-            forwarded_for: forwarded_for.unwrap_or(HeaderValue::from_static("unknown")),
+            forwarded_for: forwarded_for.unwrap_or(UNKNOWN),
             element: format!("for={}", node(client)).into(),
             hops: behind.into(),
         }))
     }
 
-    /// Where the connection comes from: the client, or the last proxy in front.
+    /// Where the connection comes from: the client, or the last proxy in front; nothing for a Unix
+    /// socket.
     #[must_use]
-    pub fn peer(&self) -> SocketAddr {
+    pub fn peer(&self) -> Option<SocketAddr> {
         self.0.peer
     }
 
-    /// Its address; nothing if a trusted proxy does not tell it.
+    /// Its address; nothing if a trusted proxy does not tell it, or it has none.
     #[must_use]
     pub fn address(&self) -> Option<IpAddr> {
         self.0.address

@@ -48,8 +48,9 @@ pub use client::{Client, ClientScheme};
 pub use forwarded::{ForwardedHeader, TrustedProxies};
 pub use informational::InformationalSender;
 pub use listener::{
-    ConnectionCounts, Listener, ListenerService, ListenerSettings, ServerTls, ServerTlsError,
-    ServerTlsFiles, TimeoutBody, TimeoutBodyError,
+    Askers, ConnectionCounts, ListenSocket, Listener, ListenerHandle, ListenerService,
+    ListenerSettings, ListenerStats, RefusalObserver, RefusalReason, RefusedRequest, ServerTls,
+    ServerTlsError, ServerTlsFiles, TimeoutBody, TimeoutBodyError,
 };
 pub use upstream::{
     AddressError, Balance, BreakerSettings, BreakerState, CheckResult, ClientCertificate,

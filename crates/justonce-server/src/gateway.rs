@@ -30,6 +30,8 @@ pub(crate) struct Gateway {
     probers: Arc<Probers>,
     completers: Arc<Completers>,
     callers: Arc<ArcSwap<Callers>>,
+    /// Those in force.
+    settings: Arc<ArcSwap<Settings>>,
 }
 
 impl Gateway {
@@ -55,7 +57,8 @@ impl Gateway {
         let completers = Arc::<Completers>::default();
         completers.exchange(&engine, &stack, settings)?;
         let callers = Arc::new(ArcSwap::from_pointee(callers));
-        Ok(Self { engine, upstreams, stack, probers, completers, callers })
+        let settings = Arc::new(ArcSwap::from_pointee(settings.clone()));
+        Ok(Self { engine, upstreams, stack, probers, completers, callers, settings })
     }
 
     /// Its upstreams.
@@ -78,7 +81,17 @@ impl Gateway {
         self.upstreams.replace(upstreams);
         self.stack.store(Arc::new(stack));
         self.callers.store(Arc::new(callers));
-        self.completers.exchange(&self.engine, &self.stack, settings)
+        self.settings.store(Arc::new(settings.clone()));
+        self.start_completing()
+    }
+
+    /// Starts the completer, if routes want one; the one before ends.
+    ///
+    /// # Errors
+    ///
+    /// If a route cannot be completed.
+    pub(crate) fn start_completing(&self) -> anyhow::Result<()> {
+        self.completers.exchange(&self.engine, &self.stack, &self.settings.load())
     }
 
     /// Stops the completer. What it is driving goes on.

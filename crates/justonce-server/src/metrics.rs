@@ -2,19 +2,22 @@
 //! store calls are in `justonce-http`.
 
 use justonce::http::metrics::{
-    CONCURRENT, CREDENTIALS_REFUSED, LIMITED, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING,
-    REPLAYS, REQUESTS, STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS,
+    BODY_BUDGET_LIMIT, BODY_BUDGET_REFUSALS, BODY_BUDGET_USED, BODY_BUDGET_WAITS, CONCURRENT,
+    CREDENTIALS_REFUSED, LIMITED, LOCK_WAIT, MISMATCHES, NEAR_MISSES, PROCESSING, REPLAYS,
+    REQUESTS, STORE_OPERATIONS, STORE_SECONDS, TAKEOVERS, UNKNOWN, WAITERS,
     describe as describe_metric,
 };
 use justonce::metrics::Metric;
 use justonce_jwt::metrics::{
     CHECKS as TOKEN_CHECKS, FETCHED as JWKS_FETCHED, FETCHES as JWKS_FETCHES, KEYS as JWKS_KEYS,
 };
+use justonce_proxy::RefusalReason;
 use justonce_proxy::metrics::TLS_HANDSHAKES;
 use metrics::{counter, gauge};
 
 use self::scraped::{
-    BUILD_INFO, CPU, EXECUTING, MAX_FDS, MEMORY, OPEN_FDS, START_TIME, STORE_BOUND_LIMIT,
+    BUILD_INFO, CONNECTIONS, CONNECTIONS_ACCEPTED, CONNECTIONS_LIMIT, CONNECTIONS_REFUSED,
+    CONNECTIONS_SPOKEN, CPU, EXECUTING, MAX_FDS, MEMORY, OPEN_FDS, START_TIME, STORE_BOUND_LIMIT,
     STORE_BOUND_USED, STORE_BYTES, STORE_DAMAGED, STORE_RECORDS, STORE_UP, STORE_WARNING,
     UNKNOWN_OLDEST, UNKNOWN_WAITING, UPSTREAM_BREAKER_OPEN, UPSTREAM_CONNECTIONS, UPSTREAM_HEALTHY,
     UPSTREAM_IN_FLIGHT,
@@ -96,6 +99,14 @@ pub(crate) const ACCESS_LOG_DROPPED: Metric = Metric::counter(
     &[],
     "Lines of the access log that were left out: they could not be written, or not as fast as \
      requests came.",
+);
+
+pub(crate) const UNREAD_REQUESTS: Metric = Metric::counter(
+    "justonce_unread_requests_total",
+    &["reason"],
+    "HTTP/1 requests that no route saw: `malformed` heads (400), `too_large` (431, 414), those that \
+     did not come in time (`timed_out`) or ended too early (`cut_off`). They are in no other count \
+     of requests.",
 );
 
 /// The results of a reload.
@@ -195,6 +206,33 @@ pub(crate) mod scraped {
         &["upstream", "address", "state"],
         "Open connections to an address: `busy` or `idle`.",
     );
+    pub(crate) const CONNECTIONS: Metric = Metric::gauge(
+        "justonce_connections",
+        &["protocol"],
+        "Open connections of clients: `http1`, `http2`, or `other`, which have not said what they \
+         speak or have switched to another protocol.",
+    );
+    pub(crate) const CONNECTIONS_LIMIT: Metric = Metric::gauge(
+        "justonce_connections_limit",
+        &[],
+        "How many may be open (`limits.connections`).",
+    );
+    pub(crate) const CONNECTIONS_ACCEPTED: Metric = Metric::counter(
+        "justonce_connections_accepted_total",
+        &[],
+        "Connections accepted from clients.",
+    );
+    pub(crate) const CONNECTIONS_SPOKEN: Metric = Metric::counter(
+        "justonce_connections_total",
+        &["protocol"],
+        "Those of them that spoke `http1` or `http2`.",
+    );
+    pub(crate) const CONNECTIONS_REFUSED: Metric = Metric::counter(
+        "justonce_connections_refused_total",
+        &["reason"],
+        "Connections closed at once: `limit`, because too many were open; `proxy`, because they \
+         came from no trusted proxy or without a valid PROXY protocol header.",
+    );
     pub(crate) const MEMORY: Metric =
         Metric::gauge("process_resident_memory_bytes", &[], "Resident memory size in bytes.");
     pub(crate) const OPEN_FDS: Metric =
@@ -214,7 +252,7 @@ pub(crate) mod scraped {
 }
 
 /// Every metric, by the section of docs/metrics.md in which it is.
-const SECTIONS: [(&str, &[Metric]); 6] = [
+const SECTIONS: [(&str, &[Metric]); 7] = [
     (
         "requests",
         &[
@@ -226,6 +264,10 @@ const SECTIONS: [(&str, &[Metric]); 6] = [
             NEAR_MISSES,
             LIMITED,
             CREDENTIALS_REFUSED,
+            BODY_BUDGET_USED,
+            BODY_BUDGET_LIMIT,
+            BODY_BUDGET_WAITS,
+            BODY_BUDGET_REFUSALS,
             WAITERS,
             LOCK_WAIT,
             PROCESSING,
@@ -261,6 +303,17 @@ const SECTIONS: [(&str, &[Metric]); 6] = [
         ],
     ),
     ("identity", &[TOKEN_CHECKS, JWKS_FETCHES, JWKS_FETCHED, JWKS_KEYS, TLS_HANDSHAKES]),
+    (
+        "connections",
+        &[
+            CONNECTIONS,
+            CONNECTIONS_LIMIT,
+            CONNECTIONS_ACCEPTED,
+            CONNECTIONS_SPOKEN,
+            CONNECTIONS_REFUSED,
+            UNREAD_REQUESTS,
+        ],
+    ),
     (
         "gateway",
         &[
@@ -305,6 +358,9 @@ pub(crate) fn describe() {
     }
     for step in BACKGROUND_STEPS {
         counter!(NOT_STORED.name, "step" => step).increment(0);
+    }
+    for reason in RefusalReason::ALL {
+        counter!(UNREAD_REQUESTS.name, "reason" => reason.as_str()).increment(0);
     }
     for metric in [EXPIRATIONS, COMPLETER_RECORDS, COMPLETER_ROUNDS, ACCESS_LOG_DROPPED] {
         counter!(metric.name).increment(0);

@@ -1,43 +1,61 @@
 //! `justonce serve`: starts everything, and runs it until a signal.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use clap::Args;
 use justonce::Engine;
-use justonce_proxy::{ForwardedHeader, Listener, ListenerSettings, ServerTls, TrustedProxies};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
-use crate::access_log::{AccessLog, Front};
-use crate::admin::{Admin, AdminAddress, AdminParts};
+use crate::access_log::{AccessLog, Front, Refused};
+use crate::admin::AdminParts;
 use crate::background::Background;
-use crate::config::{self, Flags, Proxies, ProxyHeader, Settings};
+use crate::config::{self, Flags, Settings};
 use crate::gateway::Gateway;
-use crate::identity::tls_files;
+use crate::handover::{Handover, Line, Lost, Parts, Requests, Start};
+use crate::listeners::Listeners;
 use crate::reload::{FileContents, Reloadable, Reloader};
+use crate::signals::Signals;
+use crate::sockets::Sockets;
 use crate::traces::Traces;
-use crate::{logs, stores};
+use crate::{logs, stores, systemd};
 
 /// The bounds of the buckets of all durations, in seconds.
 const BUCKETS_S: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0,
 ];
+/// How long a predecessor that has died may take to leave its store.
+const STORE_FREE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Runs the gateway until SIGTERM or SIGINT.
+/// The options of `justonce serve`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServeOptions {
+    #[command(flatten)]
+    flags: Flags,
+
+    /// Take over from the gateway that starts this process, through its standard input
+    #[arg(long, hide = true)]
+    take_over: bool,
+}
+
+/// Runs the gateway until SIGTERM or SIGINT, or until a successor has taken over.
 ///
 /// # Errors
 ///
 /// If the configuration is wrong, or something cannot be started.
-pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: &ServeOptions) -> anyhow::Result<ExitCode> {
+    let flags = &options.flags;
+    let start = Start::of_process()?;
+    // There are no threads yet.
+    let sockets = Sockets::of_process(options.take_over)?;
     let settings = config::load(flags, &config::variables_of_the_process())?;
     logs::start(settings.log);
     if !settings.ignored_variables.is_empty() {
@@ -47,7 +65,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     logs::warn_about(&settings);
     raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(flags, settings))?;
+    runtime.block_on(serve(flags, settings, start, sockets))?;
     // The grace period is over.
     runtime.shutdown_background();
     Ok(ExitCode::SUCCESS)
@@ -62,33 +80,42 @@ fn raise_open_files() {
     }
 }
 
-async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
-    let mut signals = StopSignals::watch()?;
+async fn serve(
+    flags: &Flags,
+    settings: Settings,
+    start: Start,
+    mut sockets: Sockets,
+) -> anyhow::Result<()> {
+    let mut signals = Signals::watch()?;
     let metrics = recorder()?;
     crate::metrics::describe();
-    let (engine, backups) = stores::engine(&settings).await?;
     let access_log = AccessLog::open(&settings.access_log)?;
+    let refused = Refused::new(access_log.clone());
+    let mut listeners = Listeners::open(&settings, &mut sockets, refused)?;
+    let mut predecessor = take_over(&settings, sockets, &mut signals).await?;
+    let wait = if predecessor.is_some() { STORE_FREE_WITHIN } else { Duration::ZERO };
+    let (engine, store) = stores::engine(&settings, wait).await?;
     let contents = FileContents::read(flags, &settings);
     let service = Gateway::new(engine.clone(), &settings)?;
-    let front = Front::new(service.clone(), access_log.clone(), Traces::new(settings.trace.make));
-    let (listener, tls) = listener(&settings)?;
+    let (traces, requests) = (Traces::new(settings.trace.make), Requests::default());
+    let front = Front::new(service.clone(), access_log.clone(), traces, requests.clone());
     let (stop, stop_admin) = (CancellationToken::new(), CancellationToken::new());
     let stopping = CancellationToken::new();
-    announce(&format!("listening on {}://{}", scheme(&settings), listener.local_addr()?));
+    announce(&format!("listening on {}", listeners.shown()));
     let mut tasks = JoinSet::new();
+    let tls = listeners.tls.clone();
     let mut reloadable = Reloadable { contents, tls, tokens: None, access_log: access_log.clone() };
-    if let Some(address) = settings.admin {
-        let address = admin_address(address, &settings)?;
-        let shown = AdminParts {
-            engine: engine.clone(),
-            metrics: metrics.clone(),
-            upstreams: service.upstreams(),
-            stopping: stopping.clone(),
-            backups,
-        };
-        let admin = Admin::bind(&address, shown)?;
+    let shown = AdminParts {
+        engine: engine.clone(),
+        metrics: metrics.clone(),
+        upstreams: service.upstreams(),
+        stopping: stopping.clone(),
+        store: store.clone(),
+        listener: listeners.clients.handle(),
+    };
+    if let Some(admin) = listeners.admin(&settings, shown)? {
         reloadable.tokens = Some(admin.tokens());
-        announce(&format!("admin on http://{}", admin.address()?));
+        announce(&format!("admin on http://{}", admin.address()));
         let stop = stop_admin.clone();
         tasks.spawn(async move {
             admin.serve(stop).await;
@@ -98,21 +125,25 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
     let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone(), reloadable)?;
     tasks.spawn(reloader.run(stop.clone()));
     let background = Background::start(&engine, metrics);
-    let listening = tokio::spawn(listener.serve(
-        move || front.clone(),
-        stop.clone().cancelled_owned(),
-        settings.grace,
-    ));
+    // A predecessor gives up before anything can run here: it must not end this process later.
+    ready(predecessor.as_mut()).await;
+    let Listeners { clients, served, .. } = listeners;
+    let stopped = stop.clone().cancelled_owned();
+    let listening = tokio::spawn(clients.serve(move || front.clone(), stopped, settings.grace));
     introduce(&engine, &settings);
-    tokio::select! {
-        name = signals.wait() => {
-            info!(signal = name, "stopping");
-            stopping.cancel();
-            delay(settings.drain_delay, &mut signals).await;
-        }
-        Some(ended) = tasks.join_next() => warn!(?ended, "a part of the gateway ended: stopping"),
-    }
+    let handover = Handover::new(Parts {
+        start,
+        sockets: served,
+        gateway: service.clone(),
+        engine: engine.clone(),
+        store,
+        requests,
+        pause: settings.handover_pause,
+    });
+    let ended = run_until_the_end(&mut signals, &handover, &mut tasks).await;
+    let delay_for = if ended.is_stop() { settings.drain_delay } else { Duration::ZERO };
     stopping.cancel();
+    delay(delay_for, &mut signals).await;
     let deadline = Instant::now() + settings.grace;
     stop.cancel();
     service.stop_completing();
@@ -124,7 +155,103 @@ async fn serve(flags: &Flags, settings: Settings) -> anyhow::Result<()> {
         log.finish().await;
     }
     info!(?served, "stopped");
-    Ok(())
+    ended.result()
+}
+
+/// Waits until a predecessor, if there is one, leaves the store to this process. Everything that can
+/// be found wrong without the store is looked at before.
+async fn take_over(
+    settings: &Settings,
+    mut sockets: Sockets,
+    signals: &mut Signals,
+) -> anyhow::Result<Option<Line>> {
+    let predecessor = sockets.predecessor();
+    sockets.finish()?;
+    let Some(predecessor) = predecessor else { return Ok(None) };
+    if let Some(problem) = crate::upstreams::problems(settings).first() {
+        bail!("{problem}");
+    }
+    let mut predecessor = predecessor.line()?;
+    tokio::select! {
+        store = predecessor.store() => store?,
+        name = signals.stop() => bail!("{name} came before this process served"),
+    }
+    Ok(Some(predecessor))
+}
+
+/// Tells whoever has started this process that it serves.
+async fn ready(predecessor: Option<&mut Line>) {
+    match predecessor {
+        // It tells the service manager, which listens to nobody else yet.
+        Some(predecessor) => predecessor.serving().await,
+        None => systemd::notify("READY=1"),
+    }
+}
+
+/// Why the gateway ends.
+enum End {
+    /// It was told to, or a part of it has ended.
+    Stop,
+    /// Its successor serves.
+    HandedOver,
+    /// Its store is gone.
+    Lost,
+}
+
+impl End {
+    const fn is_stop(&self) -> bool {
+        matches!(self, Self::Stop)
+    }
+
+    fn result(self) -> anyhow::Result<()> {
+        match self {
+            Self::Stop | Self::HandedOver => Ok(()),
+            Self::Lost => Err(Lost.into()),
+        }
+    }
+}
+
+/// Runs until there is a reason to end.
+async fn run_until_the_end(
+    signals: &mut Signals,
+    handover: &Handover,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> End {
+    loop {
+        let signal = tokio::select! {
+            signal = signals.any() => signal,
+            Some(ended) = tasks.join_next() => {
+                warn!(?ended, "a part of the gateway ended: stopping");
+                return End::Stop;
+            }
+        };
+        if let Some(signal) = signal {
+            info!(signal, "stopping");
+            systemd::notify("STOPPING=1");
+            return End::Stop;
+        }
+        info!(signal = "SIGUSR2", "restarting");
+        // Dropping the attempt ends the successor.
+        let attempt = tokio::select! {
+            attempt = handover.attempt() => attempt,
+            signal = signals.stop() => {
+                info!(signal, "stopping; there will be no successor");
+                systemd::notify("STOPPING=1");
+                return End::Stop;
+            }
+        };
+        match attempt {
+            Ok(pid) => {
+                info!(pid, "the successor serves: this process ends");
+                systemd::notify(&format!("MAINPID={pid}\nREADY=1"));
+                return End::HandedOver;
+            }
+            Err(why) if why.is::<Lost>() => return End::Lost,
+            Err(why) => error!("the restart failed, this process goes on: {why:#}"),
+        }
+        // Those that came meanwhile were about this attempt.
+        signals.forget_restarts();
+    }
 }
 
 /// Logs what starts.
@@ -137,28 +264,14 @@ fn introduce(engine: &Engine, settings: &Settings) {
 
 /// Goes on as before, until load balancers have noticed that the gateway is not ready any more. A
 /// second signal ends it.
-async fn delay(time: Duration, signals: &mut StopSignals) {
+async fn delay(time: Duration, signals: &mut Signals) {
     if time.is_zero() {
         return;
     }
     info!(?time, "requests are still taken");
-    if let Ok(name) = tokio::time::timeout(time, signals.wait()).await {
+    if let Ok(name) = tokio::time::timeout(time, signals.stop()).await {
         info!(signal = name, "stopping now");
     }
-}
-
-/// Where operators connect, with the tokens read.
-fn admin_address(address: SocketAddr, settings: &Settings) -> anyhow::Result<AdminAddress> {
-    let read = |token: &Option<config::AdminToken>| {
-        token.as_ref().map(config::AdminToken::read).transpose()
-    };
-    Ok(AdminAddress {
-        address,
-        token: read(&settings.admin_token).context("cannot read the admin token")?,
-        callback_token: read(&settings.callback_token)
-            .context("cannot read the token for callbacks")?,
-        limits: limits(settings),
-    })
 }
 
 /// Waits for operations whose callers have disconnected. What does not finish in time becomes
@@ -175,44 +288,10 @@ fn recorder() -> anyhow::Result<PrometheusHandle> {
     builder.install_recorder().context("metrics cannot be recorded")
 }
 
-fn limits(settings: &Settings) -> ListenerSettings {
-    ListenerSettings {
-        max_connections: settings.limits.connections,
-        header_timeout: settings.timeouts.header,
-        body_timeout: settings.timeouts.body,
-        idle_timeout: settings.timeouts.idle,
-        max_head_bytes: settings.limits.header_bytes,
-        handshake_timeout: ListenerSettings::HANDSHAKE_TIMEOUT,
-    }
-}
-
-fn listener(settings: &Settings) -> anyhow::Result<(Listener, Option<ServerTls>)> {
-    let listener = Listener::bind(settings.listen, limits(settings))
-        .with_context(|| format!("cannot listen on {}", settings.listen))?
-        .with_proxies(proxies(&settings.proxies));
-    let Some(tls) = &settings.tls else { return Ok((listener, None)) };
-    let tls = ServerTls::from_files(&tls_files(tls))?;
-    Ok((listener.with_tls(tls.clone()), Some(tls)))
-}
-
-/// The trusted proxies in front.
-fn proxies(settings: &Proxies) -> TrustedProxies {
-    let header = match settings.header {
-        ProxyHeader::XForwarded => ForwardedHeader::XForwarded,
-        ProxyHeader::Forwarded => ForwardedHeader::Forwarded,
-    };
-    let (ranges, proxy_protocol) = (settings.trusted.clone(), settings.proxy_protocol);
-    TrustedProxies { ranges, header, proxy_protocol }
-}
-
 /// The name of the machine, or of the container.
 fn host() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned())
-}
-
-const fn scheme(settings: &Settings) -> &'static str {
-    if settings.tls.is_some() { "https" } else { "http" }
 }
 
 /// Prints a line for the process that started this one.
@@ -220,27 +299,4 @@ fn announce(line: &str) {
     let mut out = std::io::stdout().lock();
     // The output may be closed.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-/// The signals that end the gateway.
-struct StopSignals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl StopSignals {
-    fn watch() -> anyhow::Result<Self> {
-        let watch = |kind| signal(kind).context("cannot watch for signals");
-        Ok(Self {
-            terminate: watch(SignalKind::terminate())?,
-            interrupt: watch(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn wait(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
 }

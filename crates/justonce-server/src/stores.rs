@@ -1,12 +1,11 @@
 //! Opens the store of the settings.
 
 use std::error::Error;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use justonce::embedded::Bounds;
-use justonce::embedded::backup::Backups;
 use justonce::engine::Limits as EngineLimits;
 use justonce::http::metered;
 use justonce::memory::MemoryStore;
@@ -15,7 +14,7 @@ use justonce::redis::{RedisOutcomes, RedisStore};
 use justonce::store::{
     CacheEvent, Cached, Maintenance, NearCache, Records, Retry, RetryPolicy, SharedStore, Timeout,
 };
-use justonce::{EmbeddedStore, Engine, Entropy, StoreError, StoreResult, SystemClock};
+use justonce::{Engine, Entropy, StoreError, StoreResult, SystemClock};
 use metrics::{Counter, counter};
 
 use crate::background::CountBackground;
@@ -23,41 +22,31 @@ use crate::config::{
     EmbeddedSettings, NearCacheSettings, ServerUrl, Settings, StoreSettings, StoreUrl,
 };
 use crate::metrics::CACHE_LOOKUPS;
+use crate::store_slot::StoreSlot;
 
-/// The embedded store's block cache. It is small: the system caches the same files.
-const CACHE_BYTES: u64 = 48 * 1024 * 1024;
-/// The embedded store's cache of outcomes.
-const HOT_BYTES: u64 = 32 * 1024 * 1024;
-
-/// An engine on the store of the settings, and what makes backups of it.
+/// An engine on the store of the settings, and the store itself if it is the embedded one. If
+/// another process has that, it may take so long to leave it.
 ///
 /// # Errors
 ///
 /// If the store cannot be opened.
-pub(crate) async fn engine(settings: &Settings) -> anyhow::Result<(Engine, Option<Backups>)> {
-    let mut backups = None;
+pub(crate) async fn engine(
+    settings: &Settings,
+    wait: Duration,
+) -> anyhow::Result<(Engine, Option<StoreSlot>)> {
+    let mut embedded = None;
     let store = match &settings.store {
         StoreUrl::File(path) => {
-            let store = embedded(path, bounds(settings.stores.embedded))?;
-            backups = Some(store.backups());
-            Arc::new(metered(store))
+            let slot = StoreSlot::open(path, bounds(settings.stores.embedded), wait).await?;
+            embedded = Some(slot.clone());
+            Arc::new(slot)
         }
         other => open(other, &settings.stores).await?,
     };
     let engine = Engine::builder_shared(store).limits(limits(settings));
     let observer = Arc::new(CountBackground);
     let engine = engine.worker_observer(observer.clone()).not_stored_observer(observer).build();
-    Ok((engine, backups))
-}
-
-/// The store in a directory.
-pub(crate) fn embedded(path: &Path, bounds: Bounds) -> anyhow::Result<EmbeddedStore> {
-    EmbeddedStore::builder(path)
-        .cache_bytes(CACHE_BYTES)
-        .hot_bytes(HOT_BYTES)
-        .bounds(bounds)
-        .open()
-        .with_context(|| format!("cannot open the store in {}", path.display()))
+    Ok((engine, embedded))
 }
 
 fn limits(settings: &Settings) -> EngineLimits {
@@ -73,7 +62,9 @@ fn limits(settings: &Settings) -> EngineLimits {
 async fn open(url: &StoreUrl, settings: &StoreSettings) -> anyhow::Result<SharedStore> {
     Ok(match url {
         StoreUrl::Memory => Arc::new(metered(MemoryStore::new(SystemClock::new()))),
-        StoreUrl::File(path) => Arc::new(metered(embedded(path, bounds(settings.embedded))?)),
+        StoreUrl::File(path) => {
+            Arc::new(StoreSlot::open(path, bounds(settings.embedded), Duration::ZERO).await?)
+        }
         StoreUrl::Redis(url) => near(remote(redis(url, settings).await?, settings), settings),
         StoreUrl::Postgres(url) => near(remote(postgres(url, settings).await?, settings), settings),
         StoreUrl::Tiered { redis, postgres: primary } => {

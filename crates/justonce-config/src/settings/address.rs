@@ -3,14 +3,40 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use http::Uri;
+use justonce_net::SocketAddress;
+use serde_json::json;
 
 use crate::invalid::{Invalid, Read};
-use crate::kind::{full_text, repeated, text};
+use crate::kind::{Kind, full_text, repeated, text};
 use crate::tree::Node;
 
-/// An address to listen on.
-pub(super) fn listen(node: &Node) -> Read<SocketAddr> {
-    socket(node, text(node)?.trim())
+/// An address to listen on, or a Unix socket.
+pub(super) fn listen(node: &Node) -> Read<SocketAddress> {
+    let text = text(node)?.trim();
+    match unix(node, text)? {
+        Some(unix) => Ok(unix),
+        None => socket(node, text).map(SocketAddress::Tcp),
+    }
+}
+
+/// A Unix socket, if this is the address of one.
+fn unix(node: &Node, text: &str) -> Read<Option<SocketAddress>> {
+    let read = SocketAddress::unix(text).transpose();
+    read.map_err(|why| Invalid::at(node, format!("{why}, found {}", repeated(text))))
+}
+
+/// The mode of a file, as `chmod` takes it.
+pub(super) fn mode() -> Kind<u32> {
+    let schema = || json!({ "type": "string", "pattern": "^\\s*0?[0-7]{3}\\s*$" });
+    Kind::new(schema, |node| {
+        let text = text(node)?.trim();
+        let is_octal = matches!(text.len(), 3 | 4) && text.bytes().all(|c| c.is_ascii_digit());
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+        mode.ok_or_else(|| {
+            let message = format!("expected a mode, as in \"0660\", found {}", repeated(text));
+            Invalid::at(node, message)
+        })
+    })
 }
 
 fn socket(node: &Node, text: &str) -> Read<SocketAddr> {
@@ -43,8 +69,11 @@ pub(super) fn admin(node: &Node) -> Read<Option<SocketAddr>> {
 /// The address of an API, without a slash at the end.
 pub(super) fn upstream(node: &Node) -> Read<String> {
     let text = full_text(node)?;
+    if let Some(unix) = unix(node, &text)? {
+        return Ok(unix.to_string());
+    }
     let wrong = |why: &str| {
-        let like = "as in \"http://127.0.0.1:9000\"";
+        let like = "as in \"http://127.0.0.1:9000\" or \"unix:/run/shop.sock\"";
         // There may be a password in it.
         let shown =
             if text.contains('@') { String::new() } else { format!(", found {}", repeated(&text)) };

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use justonce_net::SocketAddress;
+
 use super::jwt;
 use super::proxies;
 use super::route::RouteTable;
@@ -26,7 +28,9 @@ use crate::tree::Table;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Where clients connect.
-    pub listen: SocketAddr,
+    pub listen: SocketAddress,
+    /// The mode of the file of a Unix socket there.
+    pub listen_mode: u32,
     /// Where operators connect; nothing if there is no such place.
     pub admin: Option<SocketAddr>,
     /// What operators must show.
@@ -50,6 +54,8 @@ pub struct Settings {
     pub drain_delay: Duration,
     /// How long running operations may take to finish when the gateway stops.
     pub grace: Duration,
+    /// How long new connections may wait for a successor that takes over the embedded store.
+    pub handover_pause: Duration,
     /// The trusted proxies in front.
     pub proxies: Proxies,
     /// What is logged, and how.
@@ -112,8 +118,8 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         AdminToken::of("callback_token", top.callback_token, top.callback_token_file, report);
     let (listen, admin) = (top.listen?.value, top.admin?.value);
     check_callbacks(&root, admin, report);
-    check_admin(&root, listen, admin, admin_token.is_some(), report);
-    proxies::check(&declared.proxies, report);
+    check_admin(&root, listen.ip(), admin, admin_token.is_some(), report);
+    proxies::check(&declared.proxies, listen.ip().is_none(), report);
     let upstreams = upstreams::upstreams(&root, &declared.top, report);
     let issuers = jwt::issuers(&root, report);
     let tls = tls::tls(&root, &declared.tls, report);
@@ -126,6 +132,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
     let routes = routes::routes(&root, &defaults, &timeout, (&upstreams, &issuers), report);
     Some(Settings {
         listen,
+        listen_mode: top.listen_mode?.value,
         admin,
         admin_token,
         callback_token,
@@ -144,6 +151,7 @@ pub(crate) fn settings(tree: &Table, report: &mut Report) -> Option<Settings> {
         upstream_ca: declared.upstream_tls.ca.clone()?.value,
         drain_delay: top.drain_delay?.value,
         grace: top.grace?.value,
+        handover_pause: top.handover_pause?.value,
         proxies: Proxies::of(declared.proxies.clone())?,
         log: Log::of(declared.log.clone())?,
         access_log: AccessLog::of(declared.access_log.clone())?,
@@ -172,14 +180,14 @@ fn check_callbacks(root: &Section<'_>, admin: Option<SocketAddr>, report: &mut R
 
 fn check_admin(
     root: &Section<'_>,
-    listen: SocketAddr,
+    listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
     has_token: bool,
     report: &mut Report,
 ) {
     let Some(admin) = admin else { return };
     let set = if root.node("admin").is_some() { "admin" } else { "listen" };
-    if admin == listen && admin.port() != 0 {
+    if Some(admin) == listen && admin.port() != 0 {
         let message = format!("`listen` and `admin` are the same address, {admin}");
         report.at(&root.origin(set), message, None);
     }

@@ -16,6 +16,8 @@ settings! {
         /// ([more](operating.md#behind-a-proxy)).
         trusted: Vec<AddressRange> = one_or_more(range),
             default "", example "10.0.0.0/8, 2001:db8::7";
+        /// Whether whoever connects over the Unix socket in `listen` is a trusted proxy.
+        unix: bool = flag(), default "false", example "true";
         /// The header in which they say it: `x-forwarded-for`, with `x-forwarded-proto` and
         /// `x-forwarded-host`, or `forwarded`. The other one is not read.
         header: ProxyHeader = choice(&[
@@ -50,15 +52,24 @@ fn range(node: &Node) -> Read<AddressRange> {
     })
 }
 
-/// The PROXY protocol is spoken by those who are trusted.
-pub(super) fn check(proxies: &ProxiesLayer, report: &mut Report) {
-    let (Some(trusted), Some(protocol)) = (&proxies.trusted, &proxies.proxy_protocol) else {
+/// The PROXY protocol is spoken by those who are trusted, and who can connect.
+pub(super) fn check(proxies: &ProxiesLayer, listens_on_unix: bool, report: &mut Report) {
+    let (Some(trusted), Some(unix), Some(protocol)) =
+        (&proxies.trusted, &proxies.unix, &proxies.proxy_protocol)
+    else {
         return;
     };
-    if protocol.value && trusted.value.is_empty() {
+    if unix.value && !listens_on_unix {
+        let message = "`proxies.unix`: `listen` is no Unix socket".to_owned();
+        report.at(&unix.origin, message, None);
+    }
+    let (is_possible, setting) = match listens_on_unix {
+        true => (unix.value, "set `proxies.unix`"),
+        false => (!trusted.value.is_empty(), "name the proxies in `proxies.trusted`"),
+    };
+    if protocol.value && !is_possible {
         let message = "`proxies.proxy_protocol`: no proxy is trusted, so every connection would be \
                        closed";
-        let help = "name the proxies in `proxies.trusted`".to_owned();
-        report.at(&protocol.origin, message.to_owned(), Some(help));
+        report.at(&protocol.origin, message.to_owned(), Some(setting.to_owned()));
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use justonce_core::MAX_BODY_BYTES;
+use justonce_net::SocketAddress;
 use tracing::Level;
 
 use super::access_log::{AccessLogLayer, TraceLayer};
@@ -63,9 +64,12 @@ tables! {
 settings! {
     /// What stands above the first table.
     layer TopLayer {
-        /// Where clients connect.
-        listen: SocketAddr = custom(address::listen),
+        /// Where clients connect: an address and a port, or a Unix socket, as in
+        /// `unix:/run/justonce/http.sock` ([more](operating.md#sockets)).
+        listen: SocketAddress = custom(address::listen),
             default "127.0.0.1:8080", example "0.0.0.0:443";
+        /// The mode of the file of the Unix socket in `listen`: whoever may write to it can connect.
+        listen_mode: u32 = address::mode(), default "0660", example "0666";
         /// Where operators connect: health, metrics, records; with or without `http://`, as
         /// `justonce keys` takes it; `"off"` for nowhere. It has the `timeouts` of `listen`, and
         /// 1024 connections.
@@ -80,7 +84,8 @@ settings! {
         callback_token: Secret = custom(secret), example "wq7RkP0sZxMvTn3B", live;
         /// A file that holds that token, instead.
         callback_token_file: PathBuf = custom(path), example "/run/secrets/callbacks", live;
-        /// Where the API is: one address, or a list that shares the load; no path. Short for
+        /// Where the API is: one address, or a list that shares the load; no path. A Unix socket is
+        /// written as `unix:/run/shop.sock`. Short for
         /// [`upstreams.default.urls`](#upstreams).
         upstream: Vec<String> = one_or_more(address::upstream),
             example "http://10.0.0.7:9000, http://10.0.0.8:9000", live;
@@ -95,6 +100,10 @@ settings! {
         drain_delay: Duration = timeout_or_zero(), default "0s", example "10s";
         /// How long running operations may take to finish when the gateway stops.
         grace: Duration = timeout_or_zero(), default "30s", example "2m";
+        /// How long new connections may wait, in a restart by SIGUSR2 with the embedded store, for
+        /// what runs to end; if it takes longer, the old process goes on
+        /// ([more](operating.md#restart-without-a-refused-connection)).
+        handover_pause: Duration = timeout(), default "10s", example "30s";
         /// What the `type` of a problem begins with; without it, the gateway's own pages.
         problems_base: Option<String> = optional(custom(address::problems_base)),
             example "https://docs.example.com/errors";

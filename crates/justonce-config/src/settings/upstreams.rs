@@ -45,8 +45,9 @@ tables! {
 settings! {
     /// Where an upstream is and how it is used.
     layer UpstreamLayer {
-        /// Its addresses, which share the load: one, or a list; no path. `upstream` above the first
-        /// table is the same for `[upstreams.default]`.
+        /// Its addresses, which share the load: one, or a list; no path, or a Unix socket
+        /// (`unix:/run/shop.sock`). `upstream` above the first table is the same for
+        /// `[upstreams.default]`.
         urls: Vec<String> = one_or_more(address::upstream),
             example "http://10.0.0.7:9000, http://10.0.0.8:9000", live;
         /// Which of its addresses gets a request: `least-loaded` is the one with the fewest
@@ -312,7 +313,7 @@ fn tls(
         }
         _ => None,
     };
-    let is_plain = |urls: &Urls| urls.value.iter().all(|url| url.starts_with("http:"));
+    let is_plain = |urls: &Urls| urls.value.iter().all(|url| !url.starts_with("https:"));
     if let Some((_, first)) = table.members().next()
         && urls.is_some_and(is_plain)
     {

@@ -195,6 +195,7 @@ fn the_examples_in_the_reference_are_right() {
             "tls.key" => "tls.cert = 'c'",
             "tls.client_ca" => "tls.cert = 'c'\ntls.key = 'k'",
             "tls.client_cert" => "tls.cert = 'c'\ntls.key = 'k'\ntls.client_ca = 'a'",
+            "proxies.unix" => "listen = 'unix:/run/a.sock'",
             "proxies.proxy_protocol" => "proxies.trusted = ['10.0.0.0/8']",
             "route.probe.request" => "defaults.probe.happened = ['200']",
             "route.complete" => "defaults.on_lapsed = 'rerun'",

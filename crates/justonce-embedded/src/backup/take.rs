@@ -91,6 +91,12 @@ impl EmbeddedStore {
 pub struct Backups(Weak<Inner>);
 
 impl Backups {
+    /// Whether a backup is being begun or sent.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.0.upgrade().is_some_and(|inner| inner.backing_up.load(Ordering::Acquire))
+    }
+
     /// Begins a backup: what is acknowledged now will be in it.
     ///
     /// # Errors

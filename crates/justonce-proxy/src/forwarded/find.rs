@@ -85,7 +85,9 @@ fn follow(
     trusted: &TrustedProxies,
     entries: impl Iterator<Item = Option<IpAddr>>,
 ) -> Chain {
-    let mut chain = Chain { client: None, hops: vec![peer.peer().ip().to_canonical()], depth: 0 };
+    // A proxy on a Unix socket has no address.
+    let hops = peer.peer().map(|peer| peer.ip().to_canonical()).into_iter().collect();
+    let mut chain = Chain { client: None, hops, depth: 0 };
     for entry in entries {
         chain.depth += 1;
         match entry {
@@ -135,7 +137,7 @@ mod tests {
 
     fn trusted(header: ForwardedHeader) -> TrustedProxies {
         let ranges = TRUSTED.iter().map(|range| range.parse().unwrap()).collect();
-        TrustedProxies { ranges, header, proxy_protocol: false }
+        TrustedProxies { ranges, header, ..TrustedProxies::default() }
     }
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
@@ -179,6 +181,25 @@ mod tests {
             (&["", " ,"], "10.0.0.1"),
         ] {
             assert_eq!(client_of(lines), client, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_on_a_unix_socket_is_no_hop() {
+        let peer = Client::local(ClientScheme::Http);
+        let found = |line: &str| {
+            let headers = headers(&[("x-forwarded-for", line)]);
+            let client = find(&peer, &trusted(ForwardedHeader::XForwarded), &headers);
+            (client.address().map(|client| client.to_string()), client.forwarded_for().clone())
+        };
+        let client = |address: &str| Some(address.to_owned());
+        assert_eq!(found("203.0.113.9"), (client("203.0.113.9"), "203.0.113.9".parse().unwrap()));
+        let both = "203.0.113.9, 10.2.2.2";
+        assert_eq!(found(both), (client("203.0.113.9"), both.parse().unwrap()));
+        assert_eq!(found("10.2.2.2"), (client("10.2.2.2"), "10.2.2.2".parse().unwrap()));
+        // The proxy asks for itself, or tells no address.
+        for line in ["", "unknown"] {
+            assert_eq!(found(line), (None, "unknown".parse().unwrap()), "{line:?}");
         }
     }
 

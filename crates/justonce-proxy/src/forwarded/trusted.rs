@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use justonce_net::AddressRange;
 
+use crate::client::Client;
+
 /// The header in which trusted proxies tell who connected to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardedHeader {
@@ -35,6 +37,8 @@ pub enum ForwardedHeader {
 pub struct TrustedProxies {
     /// Their addresses.
     pub ranges: Vec<AddressRange>,
+    /// Whether whoever connects over a Unix socket is one of them.
+    pub unix: bool,
     /// The header that they write. The other one is not read: they may pass on what a client wrote
     /// there.
     pub header: ForwardedHeader,
@@ -48,5 +52,13 @@ impl TrustedProxies {
     #[must_use]
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.ranges.iter().any(|range| range.contains(address))
+    }
+
+    /// Whether the word of whoever has connected counts.
+    pub(crate) fn trust(&self, peer: &Client) -> bool {
+        match (peer.peer(), peer.address()) {
+            (None, None) => self.unix,
+            (_, address) => address.is_some_and(|address| self.trusts(address)),
+        }
     }
 }

@@ -3,22 +3,26 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::{TcpListener, TcpStream};
+use justonce_net::SocketAddress;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::either::Either;
 
-use super::certificate;
+use super::accepted::{Accepted, Peer};
 use super::connection::ConnectionServer;
-use super::proxy_protocol::{self, Source};
+use super::handle::{ListenerHandle, Shared};
+use super::refused::{Observer, RefusalObserver};
 use super::service::ListenerService;
-use super::settings::{ACCEPT_PAUSE, BACKLOG, ListenerSettings};
+use super::settings::{ACCEPT_PAUSE, ListenerSettings};
+use super::socket::ListenSocket;
+use super::socket_file::SocketFile;
 use super::tls::ServerTls;
-use super::tracker::{ConnectionGuard, Stage};
-use crate::client::{Client, ClientScheme};
+use crate::client::ClientScheme;
 use crate::forwarded::TrustedProxies;
-use crate::metrics::Handshake;
 
 /// The shortest pause between two log lines about failures to accept.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
@@ -26,10 +30,14 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// A socket that accepts client connections.
 #[derive(Debug)]
 pub struct Listener {
-    listener: TcpListener,
+    socket: Either<TcpListener, UnixListener>,
+    address: SocketAddress,
+    file: Option<SocketFile>,
     settings: ListenerSettings,
     tls: Option<ServerTls>,
     proxies: TrustedProxies,
+    observer: Observer,
+    handle: ListenerHandle,
 }
 
 /// What became of the connections of a listener.
@@ -50,17 +58,25 @@ impl Listener {
     ///
     /// If the address cannot be bound.
     pub fn bind(address: SocketAddr, settings: ListenerSettings) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        if address.is_ipv6() {
-            // `[::]` also accepts IPv4.
-            socket.set_only_v6(false)?;
-        }
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let listener = TcpListener::from_std(socket.into())?;
-        Ok(Self { listener, settings, tls: None, proxies: TrustedProxies::default() })
+        // Only files have a mode.
+        Self::on(ListenSocket::bind(&address.into(), 0)?, settings)
+    }
+
+    /// Listens on a socket.
+    ///
+    /// # Errors
+    ///
+    /// If the runtime cannot watch it.
+    pub fn on(socket: ListenSocket, settings: ListenerSettings) -> io::Result<Self> {
+        let ListenSocket { socket, address, file } = socket;
+        let socket = match address {
+            SocketAddress::Tcp(_) => Either::Left(TcpListener::from_std(socket.into())?),
+            SocketAddress::Unix(_) => Either::Right(UnixListener::from_std(socket.into())?),
+        };
+        let (proxies, tls) = (TrustedProxies::default(), None);
+        let handle = ListenerHandle::new(settings.max_connections);
+        let observer = Observer::default();
+        Ok(Self { socket, address, file, settings, tls, proxies, observer, handle })
     }
 
     /// Accepts TLS only.
@@ -77,13 +93,33 @@ impl Listener {
         self
     }
 
-    /// The address it listens on.
+    /// Tells an observer of requests that no service sees.
+    #[must_use]
+    pub fn with_refusal_observer(mut self, observer: impl RefusalObserver) -> Self {
+        self.observer = Observer(Some(Arc::new(observer)));
+        self
+    }
+
+    /// The IP address that it listens on.
     ///
     /// # Errors
     ///
-    /// If the system does not tell.
+    /// If it listens on a Unix socket.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        let none = || io::Error::new(io::ErrorKind::Unsupported, "a Unix socket has no IP address");
+        self.address.ip().ok_or_else(none)
+    }
+
+    /// Where it listens, with the port that the system chose.
+    #[must_use]
+    pub const fn address(&self) -> &SocketAddress {
+        &self.address
+    }
+
+    /// Shows what it does while it is served, and lets another process take the socket over.
+    #[must_use]
+    pub fn handle(&self) -> ListenerHandle {
+        self.handle.clone()
     }
 
     /// Serves until `shutdown` completes. Then no connection is accepted any more, the open ones
@@ -96,19 +132,29 @@ impl Listener {
         shutdown: impl Future<Output = ()>,
         grace: Duration,
     ) -> ConnectionCounts {
+        let shared = Arc::clone(&self.handle.0);
         let proxies = std::mem::take(&mut self.proxies);
-        let server = ConnectionServer::new(self.settings, proxies);
+        let (tracker, observer) = (Arc::clone(&shared.tracker), std::mem::take(&mut self.observer));
+        let server = ConnectionServer::new(self.settings, proxies, tracker, observer);
         let server = Arc::new(server);
-        let mut counts = ConnectionCounts::default();
         tokio::select! {
             () = shutdown => {}
-            () = self.accept(&server, service, &mut counts) => {}
+            () = self.accept(&server, &shared, service) => {}
         }
-        drop(self.listener);
-        server.tracker.drain();
-        if timeout(grace, server.tracker.closed()).await.is_err() {
-            counts.dropped = server.tracker.count();
-            server.tracker.abort();
+        // While the socket is open, no other file can be taken for its own.
+        let is_passed_on = shared.is_passed_on.load(Ordering::Acquire);
+        self.file.take().iter().filter(|_| !is_passed_on).for_each(SocketFile::remove);
+        drop(self.socket);
+        let tracker = &shared.tracker;
+        tracker.drain();
+        let mut counts = ConnectionCounts {
+            accepted: tracker.totals.accepted.load(Ordering::Relaxed),
+            refused: tracker.totals.over_limit.load(Ordering::Relaxed),
+            dropped: 0,
+        };
+        if timeout(grace, tracker.closed()).await.is_err() {
+            counts.dropped = tracker.count();
+            tracker.abort();
         }
         counts
     }
@@ -116,15 +162,34 @@ impl Listener {
     async fn accept<S: ListenerService>(
         &self,
         server: &Arc<ConnectionServer>,
+        shared: &Shared,
         service: impl Fn() -> S,
-        counts: &mut ConnectionCounts,
     ) {
         let mut logged: Option<Instant> = None;
         loop {
-            let (stream, peer) = match self.listener.accept().await {
-                Ok(accepted) => accepted,
+            shared.until_accepting().await;
+            let accepted = match &self.socket {
+                Either::Left(socket) => tokio::select! {
+                    biased;
+                    () = shared.until_stopped() => continue,
+                    accepted = socket.accept() => accepted.map(|(stream, peer)| {
+                        // Without it, responses wait for more to send: slower, and still right.
+                        let _ = stream.set_nodelay(true);
+                        self.begin(server, stream, Peer::Tcp(peer), &service);
+                    }),
+                },
+                Either::Right(socket) => tokio::select! {
+                    biased;
+                    () = shared.until_stopped() => continue,
+                    accepted = socket.accept() => accepted.map(|(stream, _)| {
+                        self.begin(server, stream, Peer::Unix, &service);
+                    }),
+                },
+            };
+            match accepted {
+                Ok(()) => {}
                 // The client has gone already.
-                Err(error) if is_of_one_connection(&error) => continue,
+                Err(error) if is_of_one_connection(&error) => {}
                 // The system cannot open more connections until others are closed.
                 Err(error) => {
                     if logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL) {
@@ -132,123 +197,47 @@ impl Listener {
                         logged = Some(Instant::now());
                     }
                     sleep(ACCEPT_PAUSE).await;
-                    continue;
                 }
-            };
-            counts.accepted += 1;
-            let Some(guard) = server.tracker.open() else {
-                counts.refused += 1;
-                continue;
-            };
-            if stream.set_nodelay(true).is_err() {
-                continue;
             }
-            let accepted =
-                Accepted { server: Arc::clone(server), stream, peer, service: service(), guard };
-            // Tasks of their own kinds: a cleartext connection should not take the memory that TLS
-            // and the PROXY protocol need.
-            match (self.tls.clone(), server.proxies.proxy_protocol) {
-                (None, false) => {
-                    let client = Client::new(peer, ClientScheme::Http);
-                    tokio::spawn(accepted.serve(client));
-                }
-                (Some(tls), false) => {
-                    let client = Client::new(peer, ClientScheme::Https);
-                    tokio::spawn(accepted.serve_tls(tls, client));
-                }
-                (tls, true) => {
-                    tokio::spawn(accepted.serve_proxied(tls));
-                }
+        }
+    }
+
+    /// Serves a connection, unless too many are open.
+    fn begin<T, S>(
+        &self,
+        server: &Arc<ConnectionServer>,
+        stream: T,
+        peer: Peer,
+        service: impl Fn() -> S,
+    ) where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: ListenerService,
+    {
+        let tracker = &server.tracker;
+        tracker.totals.accepted.fetch_add(1, Ordering::Relaxed);
+        let Some(guard) = tracker.open() else {
+            tracker.totals.over_limit.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let (server, asker) = (Arc::clone(server), tracker.asker());
+        let accepted = Accepted { server, stream, peer, service: service(), guard, asker };
+        // Tasks of their own kinds: a cleartext connection should not take the memory that TLS and
+        // the PROXY protocol need.
+        match (self.tls.clone(), accepted.server.proxies.proxy_protocol) {
+            (None, false) => {
+                let from = accepted.direct(ClientScheme::Http);
+                tokio::spawn(accepted.serve(from));
+            }
+            (Some(tls), false) => {
+                let from = accepted.direct(ClientScheme::Https);
+                tokio::spawn(accepted.serve_tls(tls, from));
+            }
+            (tls, true) => {
+                tokio::spawn(accepted.serve_proxied(tls));
             }
         }
     }
 }
-
-/// A connection that was accepted.
-struct Accepted<S> {
-    server: Arc<ConnectionServer>,
-    stream: TcpStream,
-    peer: SocketAddr,
-    service: S,
-    guard: ConnectionGuard,
-}
-
-impl<S: ListenerService> Accepted<S> {
-    async fn serve(self, client: Client) {
-        let Self { server, stream, service, guard, .. } = self;
-        server.serve(stream, None, (client, None), service, guard).await;
-    }
-
-    async fn serve_tls(self, tls: ServerTls, client: Client) {
-        let Self { server, stream, service, guard, .. } = self;
-        let handshake = timeout(server.settings.handshake_timeout, tls.acceptor().accept(stream));
-        let stream = match handshake.await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                tls.count(Handshake::of_error(&error));
-                tracing::debug!(%error, "a TLS handshake failed");
-                return;
-            }
-            Err(_) => return tls.count(Handshake::Timeout),
-        };
-        tls.count(Handshake::Done);
-        let session = stream.get_ref().1;
-        let is_http2 = session.alpn_protocol() == Some(b"h2");
-        let certificate = certificate::client(session.peer_certificates());
-        server.serve(stream, Some(is_http2), (client, certificate), service, guard).await;
-    }
-
-    /// Serves a connection that must come from a trusted proxy and say whose it is.
-    async fn serve_proxied(mut self, tls: Option<ServerTls>) {
-        let source = match self.source().await {
-            Ok(source) => source,
-            Err(why) => {
-                if let Some(left_out) = self.server.refusals.admit(Instant::now()) {
-                    let peer = self.peer.ip();
-                    let message = "a connection was closed: PROXY protocol";
-                    tracing::warn!(%peer, %why, left_out, "{message}");
-                }
-                return;
-            }
-        };
-        let of_us = if tls.is_some() { ClientScheme::Https } else { ClientScheme::Http };
-        let client = match source {
-            Source::Client(address, Some(true)) => Client::new(address, ClientScheme::Https),
-            Source::Client(address, _) => Client::new(address, of_us),
-            Source::Proxy => Client::new(self.peer, of_us),
-            Source::Unknown => Client::hidden_behind(self.peer, of_us),
-        };
-        match tls {
-            None => self.serve(client).await,
-            Some(tls) => self.serve_tls(tls, client).await,
-        }
-    }
-
-    /// Who is behind the proxy that has connected.
-    async fn source(&mut self) -> Result<Source, String> {
-        if !self.server.proxies.trusts(self.peer.ip()) {
-            return Err("it comes from no trusted proxy".to_owned());
-        }
-        let tracker = &self.server.tracker;
-        let limit = self.server.settings.header_timeout;
-        let read = timeout(limit, proxy_protocol::read(&mut self.stream));
-        // It hears of changes from here on, polled or not.
-        let changed = tracker.changed.notified();
-        if tracker.stage() != Stage::Running {
-            return Err(STOPPING.to_owned());
-        }
-        tokio::select! {
-            read = read => match read {
-                Ok(read) => read.map_err(|error| error.to_string()),
-                Err(_) => Err("its header did not come in time".to_owned()),
-            },
-            () = changed => Err(STOPPING.to_owned()),
-        }
-    }
-}
-
-/// Why a connection is closed that has not said whose it is: there is no request to finish.
-const STOPPING: &str = "the gateway stops";
 
 /// Whether accepting failed for one connection only.
 fn is_of_one_connection(error: &io::Error) -> bool {

@@ -8,12 +8,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::settings::ListenerSettings;
+use super::tracker::{ConnectionTracker, Stage};
 use crate::timer::LazyTimer;
 
 /// What a connection is doing. Everything of a connection is in one task; the atomics only let
 /// that task move between threads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Activity {
+    tracker: Arc<ConnectionTracker>,
     // Requests whose responses are not finished.
     active: AtomicUsize,
     // Those of them whose response waits for the service, and not for the client to read more.
@@ -24,6 +26,8 @@ pub(super) struct Activity {
     finished: AtomicU64,
     // The head of a request has begun and not ended.
     in_head: AtomicBool,
+    // Heads of HTTP/1 requests that have begun.
+    heads: AtomicU64,
     // The client does not read what is written.
     blocked: AtomicBool,
     // How often a large write succeeded: the client reads a response.
@@ -34,6 +38,20 @@ pub(super) struct Activity {
 const LARGE_WRITE_BYTES: usize = 512;
 
 impl Activity {
+    pub(super) fn new(tracker: Arc<ConnectionTracker>) -> Self {
+        Self {
+            tracker,
+            active: AtomicUsize::new(0),
+            pending: AtomicUsize::new(0),
+            requests: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+            in_head: AtomicBool::new(false),
+            heads: AtomicU64::new(0),
+            blocked: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+        }
+    }
+
     pub(super) fn begin_request(self: &Arc<Self>) -> ActiveRequest {
         self.active.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -56,8 +74,14 @@ impl Activity {
         self.requests.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_in_head(&self, in_head: bool) {
+    pub(super) fn set_in_head(&self, in_head: bool, heads: u64) {
         self.in_head.store(in_head, Ordering::Relaxed);
+        self.heads.store(heads, Ordering::Relaxed);
+    }
+
+    /// Whether the head of a request has begun that no service has seen.
+    pub(super) fn has_unread_head(&self) -> bool {
+        self.heads.load(Ordering::Relaxed) > self.requests()
     }
 
     pub(super) fn is_in_head(&self) -> bool {
@@ -94,6 +118,11 @@ pub(super) struct ActiveRequest {
 }
 
 impl ActiveRequest {
+    /// Whether the response should be the last one on its connection.
+    pub(super) fn is_last(&self) -> bool {
+        self.activity.tracker.stage() != Stage::Running
+    }
+
     /// Whether its response waits for the service now.
     pub(super) fn set_pending(&mut self, pending: bool) {
         match (self.pending, pending) {
@@ -151,6 +180,12 @@ impl Deadlines {
             shut_down: false,
             head: None,
         }
+    }
+
+    /// For how long the head under way has been coming.
+    pub(super) fn in_head_for(&self) -> Duration {
+        let began = self.head.and_then(|(_, end)| end.checked_sub(self.header_timeout));
+        began.map_or(Duration::ZERO, |began| began.elapsed())
     }
 
     pub(super) fn poll_expired(

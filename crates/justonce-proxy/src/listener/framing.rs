@@ -18,6 +18,8 @@ pub(super) struct FramingCheck {
     state: State,
     head: Head,
     line: Line,
+    // First lines that have ended.
+    begun: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +59,7 @@ struct Ambiguous;
 
 impl FramingCheck {
     pub(super) fn new() -> Self {
-        Self { state: State::Head, head: Head::default(), line: Line::default() }
+        Self { state: State::Head, head: Head::default(), line: Line::default(), begun: 0 }
     }
 
     /// For connections that are not HTTP/1.
@@ -68,6 +70,13 @@ impl FramingCheck {
     /// Whether the head of a request has begun and not ended.
     pub(super) fn is_in_head(&self) -> bool {
         self.state == State::Head && (self.head.begun || !self.line.is_empty())
+    }
+
+    /// How many heads have begun.
+    pub(super) fn heads(&self) -> u64 {
+        let is_in_first_line =
+            self.state == State::Head && !self.head.begun && !self.line.is_empty();
+        self.begun + u64::from(is_in_first_line)
     }
 
     /// Checks more bytes, and makes them malformed if they are ambiguous.
@@ -86,6 +95,7 @@ impl FramingCheck {
                     let Some((end, rest)) = rest.split_first_mut() else { return };
                     if self.end_line(line).is_err() {
                         *end = 0;
+                        self.begun += u64::from(self.state == State::Head && !self.head.begun);
                         self.state = State::Off;
                         return;
                     }
@@ -135,6 +145,7 @@ impl FramingCheck {
             State::Head if line.is_empty() => {}
             State::Head if !self.head.begun => {
                 self.head.begun = true;
+                self.begun += 1;
                 self.head.get = line.starts_with(b"GET ");
             }
             State::Head => self.check_header(line, cut)?,
@@ -291,6 +302,27 @@ mod tests {
         let second = "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
         assert!(passes(first));
         assert!(!passes(&format!("{first}{second}")));
+    }
+
+    #[test]
+    fn heads_are_counted_when_they_begin() {
+        let heads = |text: &str| {
+            let mut check = FramingCheck::new();
+            check.check(&mut text.as_bytes().to_vec());
+            check.heads()
+        };
+        for (text, count) in [
+            ("", 0),
+            ("\r\n", 0),
+            ("G", 1),
+            ("GET / HTTP/1.1\r\n", 1),
+            ("GET / HTTP/1.1\r\n\r\n", 1),
+            ("GET / HTTP/1.1\r\n\r\nG", 2),
+            ("GET / HTTP/1.1\n", 1),
+            ("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nG", 1),
+        ] {
+            assert_eq!(heads(text), count, "{text:?}");
+        }
     }
 
     #[test]

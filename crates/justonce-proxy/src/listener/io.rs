@@ -84,7 +84,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for ClientIo<T> {
         }
         let read = buffer.filled_mut().get_mut(before..).unwrap_or_default();
         this.framing.check(read);
-        this.activity.set_in_head(this.framing.is_in_head());
+        this.activity.set_in_head(this.framing.is_in_head(), this.framing.heads());
         Poll::Ready(Ok(()))
     }
 }

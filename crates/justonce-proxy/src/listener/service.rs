@@ -18,6 +18,7 @@ use tower::Service;
 use super::activity::{ActiveRequest, Activity};
 use super::certificate::is_forwarded;
 use super::cookies;
+use super::refused::{Observer, RefusalReason, RefusedRequest};
 use super::request_body::TimeoutBody;
 use crate::abort::Abort;
 use crate::client::Client;
@@ -65,6 +66,7 @@ pub(super) struct RequestService<S> {
     pub(super) informational: Arc<InformationalQueue>,
     pub(super) body_timeout: Duration,
     pub(super) aborted: Abort,
+    pub(super) observer: Observer,
 }
 
 impl<S: ListenerService> RequestService<S> {
@@ -76,12 +78,23 @@ impl<S: ListenerService> RequestService<S> {
     {
         let mut active = self.activity.begin_request();
         let one_host = names_one_host(&request);
+        if !one_host {
+            self.observer.refused(&RefusedRequest {
+                client: self.client.address(),
+                version: request.version(),
+                head: Some((request.method(), request.uri())),
+                status: Some(StatusCode::BAD_REQUEST),
+                reason: RefusalReason::Malformed,
+                elapsed: Duration::ZERO,
+            });
+        }
         // Without an upgrade the connection cannot be used for another request.
         let upgrade =
             *request.method() == Method::GET && request.headers().contains_key(header::UPGRADE);
         if upgrade {
             request.extensions_mut().insert(self.aborted.clone());
         }
+        let is_http1 = request.version() != Version::HTTP_2;
         let mut informational = None;
         match request.version() {
             Version::HTTP_11 if one_host => {
@@ -117,7 +130,8 @@ impl<S: ListenerService> RequestService<S> {
             let mut response = service.call(request).await?;
             active.set_pending(false);
             informational.iter().for_each(|queue| queue.begin_response());
-            if upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            if (upgrade || (is_http1 && active.is_last())) && !is_switched {
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
             }
             Ok(response.map(|body| ResponseBody { body: Some(body), active: Some(active) }))

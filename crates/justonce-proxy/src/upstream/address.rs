@@ -1,10 +1,15 @@
-//! The address of an upstream: `http://host:port/base`.
+//! The address of an upstream: `http://host:port/base`, or `unix:/path`.
 
 use std::fmt;
+use std::path::Path;
 
 use http::HeaderValue;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use justonce_net::{SocketAddress, UnixPathError};
 use thiserror::Error;
+
+/// The host of an upstream on a Unix socket, which has no name of its own.
+const LOCAL: &str = "localhost";
 
 /// The address of an upstream.
 ///
@@ -17,6 +22,10 @@ use thiserror::Error;
 /// // A base path is put in front of every path; https has its own port.
 /// let below = UpstreamAddress::parse("https://api.example.org/v2/")?;
 /// assert_eq!((below.base(), below.port(), below.is_tls()), ("/v2", 443, true));
+///
+/// // A Unix socket.
+/// let local = UpstreamAddress::parse("unix:/run/payments.sock")?;
+/// assert_eq!((local.host(), local.is_tls()), ("localhost", false));
 /// # Ok::<(), justonce_proxy::AddressError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +35,7 @@ pub struct UpstreamAddress {
     port: u16,
     base: Box<str>,
     tls: bool,
+    unix: Option<Box<Path>>,
 }
 
 impl UpstreamAddress {
@@ -33,9 +43,15 @@ impl UpstreamAddress {
     ///
     /// # Errors
     ///
-    /// If it is no `http://` or `https://` address of a host, or has credentials, a query or a
-    /// fragment.
+    /// If it is no `http://` or `https://` address of a host and no `unix:` path, or has
+    /// credentials, a query or a fragment.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
+        if let Some(read) = SocketAddress::unix(text) {
+            return match read? {
+                SocketAddress::Unix(path) => Ok(Self::local(&path)),
+                SocketAddress::Tcp(_) => Err(AddressError::Shape),
+            };
+        }
         if text.contains('#') {
             return Err(AddressError::Fragment);
         }
@@ -64,10 +80,21 @@ impl UpstreamAddress {
             return Err(AddressError::Shape);
         }
         let base = uri.path().trim_end_matches('/');
-        Ok(Self { host: host.into(), port, base: base.into(), tls, authority })
+        Ok(Self { host: host.into(), port, base: base.into(), tls, authority, unix: None })
     }
 
-    /// The host name or IP address, IPv6 without brackets.
+    fn local(path: &Path) -> Self {
+        let (authority, unix) = (Authority::from_static(LOCAL), Some(path.into()));
+        Self { authority, host: LOCAL.into(), port: 80, base: "".into(), tls: false, unix }
+    }
+
+    /// The path of the Unix socket, if it is one.
+    #[must_use]
+    pub fn unix_path(&self) -> Option<&Path> {
+        self.unix.as_deref()
+    }
+
+    /// The host name or IP address, IPv6 without brackets; `localhost` for a Unix socket.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
@@ -108,6 +135,9 @@ impl UpstreamAddress {
 
 impl fmt::Display for UpstreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.unix {
+            return SocketAddress::Unix(path.to_path_buf()).fmt(f);
+        }
         let scheme = if self.tls { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority, self.base)
     }
@@ -126,8 +156,11 @@ impl std::str::FromStr for UpstreamAddress {
 #[non_exhaustive]
 pub enum AddressError {
     /// It is not `http://host:port`.
-    #[error("an upstream is written as in \"http://127.0.0.1:9000\"")]
+    #[error("an upstream is written as in \"http://127.0.0.1:9000\" or \"unix:/run/shop.sock\"")]
     Shape,
+    /// The path of the Unix socket is none.
+    #[error("{0}")]
+    Unix(#[from] UnixPathError),
     /// The scheme is not supported.
     #[error("{0:?} is not supported: use http or https")]
     Scheme(Box<str>),
@@ -184,6 +217,7 @@ mod tests {
             ("http://me:secret@host", AddressError::Credentials),
             ("http://host/?a=b", AddressError::Query),
             ("http://host/#a", AddressError::Fragment),
+            ("unix:shop.sock", AddressError::Unix(UnixPathError::NotAbsolute)),
         ];
         for (text, error) in table {
             assert_eq!(UpstreamAddress::parse(text), Err(error), "{text}");
@@ -202,7 +236,7 @@ mod tests {
 
     #[test]
     fn it_is_written_as_it_is_read() {
-        for text in ["http://localhost:9000", "https://[::1]:8443/base"] {
+        for text in ["http://localhost:9000", "https://[::1]:8443/base", "unix:/run/a#b?c.sock"] {
             assert_eq!(parsed(text).to_string(), text);
             assert_eq!(text.parse(), Ok(parsed(text)));
         }

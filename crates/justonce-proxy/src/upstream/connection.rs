@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Context;
@@ -12,9 +13,9 @@ use bytes::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::address::UpstreamAddress;
@@ -22,6 +23,10 @@ use super::request_body::RequestBody;
 use super::settings::{MAX_RESPONSE_HEADERS, Protocol};
 use super::stream::{Stream, StreamState};
 use crate::timer::LazyTimer;
+
+const REFUSED: &str = "the upstream refused the connection";
+/// How long to wait before a Unix socket is tried again whose queue of connections is full.
+const FULL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Counts a connection of an upstream until it is dropped.
 pub(super) type ConnectionSlot = OwnedSemaphorePermit;
@@ -168,6 +173,11 @@ impl Connector {
 
     /// Opens a socket, with TLS if the address says so.
     pub(super) async fn open(&self) -> Result<Stream, (&'static str, Option<io::Error>)> {
+        if let Some(path) = self.address.unix_path() {
+            let opened = connect_unix(path).await;
+            let opened = opened.map_err(|why| (REFUSED, Some(why)))?;
+            return Ok(Stream::unix(opened));
+        }
         let host = (self.address.host(), self.address.port());
         let addresses = tokio::net::lookup_host(host).await;
         let addresses =
@@ -175,7 +185,7 @@ impl Connector {
         let addresses: Vec<SocketAddr> = addresses.collect();
         let tcp = TcpStream::connect(&*addresses).await;
         let tcp = tcp.and_then(|tcp| tcp.set_nodelay(true).map(|()| tcp));
-        let tcp = tcp.map_err(|why| ("the upstream refused the connection", Some(why)))?;
+        let tcp = tcp.map_err(|why| (REFUSED, Some(why)))?;
         let Some(tls) = &self.tls else { return Ok(Stream::plain(tcp)) };
         let tls = tls.connector.connect(tls.name.clone(), tcp).await;
         let failed = "the TLS handshake with the upstream failed";
@@ -185,5 +195,16 @@ impl Connector {
             return Err(("the upstream does not offer HTTP/2", None));
         }
         Ok(Stream::tls(stream))
+    }
+}
+
+/// Connects to a Unix socket. Where TCP would wait until the other side accepts connections again,
+/// the kernel says at once that it does not: it is asked again, for as long as the caller waits.
+async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path).await {
+            Err(full) if full.kind() == io::ErrorKind::WouldBlock => sleep(FULL_PAUSE).await,
+            connected => return connected,
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! The socket of an upstream connection.
+//! The socket of an upstream connection: TCP, in clear or with TLS, or a Unix socket.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
@@ -22,7 +22,7 @@ pub(super) struct Stream {
 }
 
 /// Boxed: a TLS session is large.
-type Socket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+type Socket = Either<Either<TcpStream, UnixStream>, Box<TlsStream<TcpStream>>>;
 
 /// Shared with the owner of a connection, whose stream is inside the HTTP client.
 #[derive(Debug, Default)]
@@ -56,7 +56,11 @@ impl StreamState {
 
 impl Stream {
     pub(super) fn plain(stream: TcpStream) -> Self {
-        Self { socket: Either::Left(stream), state: Arc::default() }
+        Self { socket: Either::Left(Either::Left(stream)), state: Arc::default() }
+    }
+
+    pub(super) fn unix(stream: UnixStream) -> Self {
+        Self { socket: Either::Left(Either::Right(stream)), state: Arc::default() }
     }
 
     pub(super) fn tls(stream: TlsStream<TcpStream>) -> Self {
@@ -69,13 +73,14 @@ impl Stream {
 
     /// A second handle to the socket, which whoever does not own the stream can ask about its end.
     pub(super) fn probe(&self) -> io::Result<SocketProbe> {
-        Ok(SocketProbe(self.tcp().as_fd().try_clone_to_owned()?.into()))
+        Ok(SocketProbe(self.fd().try_clone_to_owned()?.into()))
     }
 
-    fn tcp(&self) -> &TcpStream {
+    fn fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
-            Either::Left(stream) => stream,
-            Either::Right(stream) => stream.get_ref().0,
+            Either::Left(Either::Left(stream)) => stream.as_fd(),
+            Either::Left(Either::Right(stream)) => stream.as_fd(),
+            Either::Right(stream) => stream.get_ref().0.as_fd(),
         }
     }
 
@@ -89,7 +94,7 @@ impl Stream {
     /// Whether the kernel has the end of an idle connection. Nothing else should have arrived.
     fn is_closed(&self) -> io::Result<bool> {
         let mut byte = [MaybeUninit::uninit()];
-        match SockRef::from(self.tcp()).peek(&mut byte) {
+        match SockRef::from(&self.fd()).peek(&mut byte) {
             Ok(0) => Ok(true),
             // A response without a request, or the end of a TLS session: the server is closing.
             Ok(_) => Err(io::Error::new(

@@ -7,12 +7,14 @@
     reason = "a failure in a test or its helper is a failed test"
 )]
 
+mod listener_handover;
 mod listener_http2;
 mod listener_limits;
 mod listener_protocols;
 mod listener_proxies;
 mod listener_smuggling;
 mod parts;
+mod unix_sockets;
 mod upstream_answers;
 mod upstream_health;
 mod upstream_http2;

@@ -10,6 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::line::Line;
+use crate::handover::InFlight;
 
 pin_project! {
     /// The body of a request.
@@ -63,12 +64,14 @@ pin_project! {
         body: B,
         // Nothing if the request is not logged.
         line: Option<Box<Line>>,
+        // Nothing if it only passes through.
+        in_flight: Option<InFlight>,
     }
 }
 
 impl<B: Body> LoggedBody<B> {
-    pub(super) fn new(body: B, line: Option<Box<Line>>) -> Self {
-        let mut logged = Self { body, line };
+    pub(super) fn new(body: B, line: Option<Box<Line>>, in_flight: Option<InFlight>) -> Self {
+        let mut logged = Self { body, line, in_flight };
         if logged.body.is_end_stream() {
             // Nobody will ask for it.
             logged.line.take().into_iter().for_each(Line::end);

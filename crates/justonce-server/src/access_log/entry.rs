@@ -20,8 +20,9 @@ const LEFT: u16 = 499;
 pub(super) struct Entry {
     pub(super) time: SystemTime,
     pub(super) client: Option<IpAddr>,
-    pub(super) method: Method,
-    pub(super) path: String,
+    /// Nothing if the head of the request could not be read.
+    pub(super) method: Option<Method>,
+    pub(super) path: Option<String>,
     pub(super) query: Option<String>,
     pub(super) version: Version,
     /// Nothing if the client left before the response began.
@@ -34,6 +35,8 @@ pub(super) struct Entry {
     pub(super) upstream: Option<Duration>,
     pub(super) route: Option<String>,
     pub(super) answer: &'static str,
+    /// Why the gateway has not seen the request.
+    pub(super) reason: Option<&'static str>,
     pub(super) key: Option<String>,
     pub(super) record: Option<RecordId>,
     pub(super) attempt: Option<u32>,
@@ -102,8 +105,8 @@ impl Entry {
             text.into_iter().for_each(|text| put(name, Field::Text(text)));
         };
         text("client", client.as_deref());
-        text("method", Some(self.method.as_str()));
-        text("path", Some(&self.path));
+        text("method", self.method.as_ref().map(Method::as_str));
+        text("path", self.path.as_deref());
         text("query", self.query.as_deref());
         text("version", Some(version(self.version)));
         if let Some(status) = self.status {
@@ -125,6 +128,7 @@ impl Entry {
         };
         text("route", self.route.as_deref());
         text("answer", Some(self.answer));
+        text("reason", self.reason);
         text("key", self.key.as_deref());
         text("record", record.as_deref());
         text("trace_id", trace.as_deref());
@@ -140,9 +144,9 @@ impl Entry {
             Some(client) => client.to_string(),
         };
         let _ = write!(line, " - - [{}] \"", time::common(self.time));
-        put_escaped(&mut line, self.method.as_str().as_bytes());
+        put_escaped(&mut line, self.method.as_ref().map_or("-", Method::as_str).as_bytes());
         line.push(' ');
-        put_escaped(&mut line, self.path.as_bytes());
+        put_escaped(&mut line, self.path.as_deref().unwrap_or("-").as_bytes());
         if let Some(query) = &self.query {
             line.push('?');
             put_escaped(&mut line, query.as_bytes());
@@ -181,8 +185,8 @@ mod tests {
         Entry {
             time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_795_115_480_123),
             client: "203.0.113.9".parse().ok(),
-            method: Method::POST,
-            path: "/payments".to_owned(),
+            method: Some(Method::POST),
+            path: Some("/payments".to_owned()),
             query: None,
             version: Version::HTTP_11,
             status: Some(201),
@@ -193,6 +197,7 @@ mod tests {
             upstream: Some(Duration::from_micros(4876)),
             route: Some("POST /payments".to_owned()),
             answer: "executed",
+            reason: None,
             key: Some("#0123456789ab".to_owned()),
             record: None,
             attempt: Some(1),
@@ -239,8 +244,8 @@ mod tests {
     #[test]
     fn no_request_can_write_a_line_of_its_own() {
         let forged = Entry {
-            method: Method::from_bytes(b"A|B").unwrap(),
-            path: "/a\" 200 1 \"-\" \"-\"\n127.0.0.1 - - [x] \"GET / HTTP/1.1".to_owned(),
+            method: Method::from_bytes(b"A|B").ok(),
+            path: Some("/a\" 200 1 \"-\" \"-\"\n127.0.0.1 - - [x] \"GET / HTTP/1.1".to_owned()),
             query: Some("a=1\r\nb\u{1b}[2J\"}".to_owned()),
             route: Some("a\nb".to_owned()),
             key: Some("k\"\n".to_owned()),
@@ -257,7 +262,7 @@ mod tests {
             assert!(!line.contains(['\r', '\u{1b}']), "{line}");
         }
         let json = serde_json::from_str::<serde_json::Value>(&forged.line(AccessLogFormat::Json));
-        assert_eq!(json.unwrap()["path"], *forged.path);
+        assert_eq!(json.unwrap()["path"], forged.path.as_deref().unwrap());
         let combined = forged.line(AccessLogFormat::Combined);
         // Two quotes for each of the three quoted parts; the others are escaped.
         let quotes = combined.replace("\\\\", "").replace("\\\"", "").matches('"').count();

@@ -104,8 +104,8 @@ impl Line {
         Entry {
             time: self.time,
             client: self.client,
-            method: self.method.clone(),
-            path: query::path(self.uri.path()),
+            method: Some(self.method.clone()),
+            path: Some(query::path(self.uri.path())),
             query: query::query(self.uri.query(), logged),
             version: self.version,
             status: self.status.map(|status| status.as_u16()),
@@ -120,6 +120,7 @@ impl Line {
                 None => LEFT,
                 Some(_) => self.report.answer().unwrap_or(NONE),
             },
+            reason: None,
             key: self.report.key_hash(),
             record: self.report.record(),
             attempt: self.report.attempt(),

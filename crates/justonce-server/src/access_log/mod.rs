@@ -10,6 +10,7 @@ mod escape;
 mod line;
 mod log;
 mod query;
+mod refused;
 mod sample;
 mod service;
 mod target;
@@ -17,4 +18,5 @@ mod time;
 mod writer;
 
 pub(crate) use log::AccessLog;
+pub(crate) use refused::Refused;
 pub(crate) use service::Front;

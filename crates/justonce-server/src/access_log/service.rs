@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response, request};
 use http_body::Body;
-use justonce::http::BoxError;
+use justonce::http::{BoxError, WELL_KNOWN};
 use pin_project_lite::pin_project;
 use tower::Service;
 
@@ -16,6 +16,7 @@ use super::body::{CountedBody, LoggedBody};
 use super::line::Line;
 use super::log::AccessLog;
 use crate::gateway::Gateway;
+use crate::handover::{InFlight, Requests};
 use crate::traces::Traces;
 
 /// The gateway, with its access log and the traces of its requests. Cheap to clone.
@@ -24,11 +25,17 @@ pub(crate) struct Front {
     gateway: Gateway,
     log: Option<AccessLog>,
     traces: Traces,
+    requests: Requests,
 }
 
 impl Front {
-    pub(crate) fn new(gateway: Gateway, log: Option<AccessLog>, traces: Traces) -> Self {
-        Self { gateway, log, traces }
+    pub(crate) fn new(
+        gateway: Gateway,
+        log: Option<AccessLog>,
+        traces: Traces,
+        requests: Requests,
+    ) -> Self {
+        Self { gateway, log, traces, requests }
     }
 }
 
@@ -50,8 +57,16 @@ where
         self.traces.settle(&mut parts.headers);
         let line = self.log.as_ref().and_then(|log| log.begin(&mut parts));
         let body = CountedBody::new(body, line.as_ref().map(|line| line.received()));
-        LoggedFuture { response: self.gateway.call(Request::from_parts(parts, body)), line }
+        let in_flight = may_use_the_store(&parts).then(|| self.requests.begin());
+        let response = self.gateway.call(Request::from_parts(parts, body));
+        LoggedFuture { response, line, in_flight }
     }
+}
+
+/// Whether a request is more than one that passes through.
+fn may_use_the_store(parts: &request::Parts) -> bool {
+    let passes = parts.method.is_safe() || parts.method == Method::CONNECT;
+    !passes || parts.uri.path().starts_with(WELL_KNOWN)
 }
 
 /// The body of the gateway's responses.
@@ -64,6 +79,7 @@ pin_project! {
         #[pin]
         response: F,
         line: Option<Box<Line>>,
+        in_flight: Option<InFlight>,
     }
 }
 
@@ -79,6 +95,7 @@ where
         let response = ready!(this.response.poll(cx))?;
         let mut line = this.line.take();
         line.iter_mut().for_each(|line| line.begin_response(response.status()));
-        Poll::Ready(Ok(response.map(|body| LoggedBody::new(body, line))))
+        let in_flight = this.in_flight.take();
+        Poll::Ready(Ok(response.map(|body| LoggedBody::new(body, line, in_flight))))
     }
 }

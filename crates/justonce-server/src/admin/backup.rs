@@ -30,7 +30,8 @@ const PART_BYTES: usize = 64 * 1024;
 
 /// Begins a backup, and sends it.
 pub(super) async fn backup(State(admin): State<Arc<AdminState>>) -> Result<Response, Refusal> {
-    let backups = admin.backups.as_ref().ok_or_else(|| Refusal::invalid(NOT_EMBEDDED))?;
+    let store = admin.store.as_ref().ok_or_else(|| Refusal::invalid(NOT_EMBEDDED))?;
+    let backups = store.backups().ok_or_else(|| Refusal::invalid(AWAY))?;
     let backup = backups.begin().await?;
     let (sender, parts) = channel(PARTS);
     tokio::task::spawn_blocking(move || send(backup, &sender));
@@ -92,6 +93,7 @@ impl http_body::Body for Parts {
     }
 }
 
+const AWAY: &str = "Another process takes the store over at this moment. Try again.";
 const NOT_EMBEDDED: &str = "Only the embedded store (`file:`) is backed up by the gateway. Redis \
                             and PostgreSQL are backed up by their own means; docs/operating.md \
                             says what to look for.";

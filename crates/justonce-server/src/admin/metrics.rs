@@ -10,7 +10,7 @@ use justonce::store::{BoundUse, Health, ListQuery, MAX_PAGE};
 use justonce::{Clock, Engine, StateName, StoreResult, SystemClock, Timestamp};
 
 use super::server::AdminState;
-use super::{process, upstreams};
+use super::{connections, process, upstreams};
 use crate::metrics::STORE_WARNINGS;
 use crate::metrics::scraped::{
     BUILD_INFO, EXECUTING, Metric, STORE_BOUND_LIMIT, STORE_BOUND_USED, STORE_BYTES, STORE_DAMAGED,
@@ -27,6 +27,7 @@ pub(crate) async fn metrics(State(admin): State<Arc<AdminState>>) -> Response {
     text.one(&EXECUTING, admin.engine.load().executing as f64);
     process::write(&mut text, admin.started);
     upstreams::write(&mut text, &admin.upstreams.now());
+    connections::write(&mut text, &admin.listener.stats());
     store(&mut text, &admin.engine).await;
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text.0).into_response()
 }
@@ -107,7 +108,7 @@ impl Text {
     }
 
     /// A metric with its values, each with a label or without.
-    fn metric<'a>(
+    pub(super) fn metric<'a>(
         &mut self,
         metric: &Metric,
         values: impl IntoIterator<Item = (Option<(&'a str, &'a str)>, f64)>,

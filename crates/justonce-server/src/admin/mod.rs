@@ -3,6 +3,7 @@
 
 mod backup;
 mod callback;
+mod connections;
 mod health;
 mod keys;
 mod metrics;
@@ -15,5 +16,5 @@ mod server;
 mod token;
 mod upstreams;
 
-pub(crate) use server::{Admin, AdminAddress, AdminParts, AdminTokens};
+pub(crate) use server::{Admin, AdminAccess, AdminParts, AdminTokens};
 pub(crate) use token::Token;

@@ -1,6 +1,5 @@
 //! The server of the admin API.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,16 +8,17 @@ use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use http::{HeaderMap, Uri};
-use justonce::embedded::backup::Backups;
 use justonce::{Clock, Engine, SystemClock, Timestamp};
 use justonce_admin_api::{Removal, Resolution};
-use justonce_proxy::{Listener, ListenerSettings};
+use justonce_net::SocketAddress;
+use justonce_proxy::{ListenSocket, Listener, ListenerHandle, ListenerSettings};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::token::{Token, demand};
 use super::{backup, callback, health, keys, metrics, origin, problem, sagas};
 use crate::config::Secret;
+use crate::store_slot::StoreSlot;
 use crate::upstreams::Upstreams;
 
 /// The longest body of a request: an outcome of the largest size as Base64, and what goes with it.
@@ -31,8 +31,10 @@ pub(crate) struct AdminParts {
     pub(crate) upstreams: Upstreams,
     /// Cancelled when the gateway is told to stop: it is not ready any more.
     pub(crate) stopping: CancellationToken,
-    /// What makes backups of the store; nothing if it is not the embedded one.
-    pub(crate) backups: Option<Backups>,
+    /// The embedded store, of which backups can be made; nothing if it is another one.
+    pub(crate) store: Option<StoreSlot>,
+    /// The listeners whose connections are counted.
+    pub(crate) listener: ListenerHandle,
 }
 
 /// What the handlers share.
@@ -41,7 +43,8 @@ pub(crate) struct AdminState {
     pub(crate) metrics: PrometheusHandle,
     pub(crate) upstreams: Upstreams,
     pub(crate) stopping: CancellationToken,
-    pub(crate) backups: Option<Backups>,
+    pub(crate) store: Option<StoreSlot>,
+    pub(crate) listener: ListenerHandle,
     token: Token,
     /// When the gateway started.
     pub(crate) started: Timestamp,
@@ -65,10 +68,9 @@ pub(crate) struct AdminTokens {
     pub(crate) callbacks: Token,
 }
 
-/// Where operators connect, and the tokens.
+/// What operators must show, and the limits of their connections.
 #[derive(Clone, Debug)]
-pub(crate) struct AdminAddress {
-    pub(crate) address: SocketAddr,
+pub(crate) struct AdminAccess {
     /// The operators' token; without one, only a loopback address is allowed.
     pub(crate) token: Option<Secret>,
     /// The token of callbacks; without one, there are none.
@@ -91,28 +93,41 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Binds the address.
+    /// Listens on a socket.
     ///
     /// # Errors
     ///
-    /// If the address cannot be bound, or would be reachable from elsewhere without a token.
-    pub(crate) fn bind(to: &AdminAddress, parts: AdminParts) -> anyhow::Result<Self> {
+    /// If it can be reached from elsewhere, and there is no token.
+    pub(crate) fn on(
+        socket: ListenSocket,
+        to: &AdminAccess,
+        parts: AdminParts,
+    ) -> anyhow::Result<Self> {
+        let address = socket.address().clone();
         anyhow::ensure!(
-            to.address.ip().is_loopback() || to.token.is_some(),
-            "the admin address {} is not loopback: set `admin_token` or `admin_token_file`",
-            to.address
+            address.ip().is_none_or(|address| address.ip().is_loopback()) || to.token.is_some(),
+            "the admin address {address} is not loopback: set `admin_token` or `admin_token_file`"
         );
         let limits = ListenerSettings { max_connections: MAX_CONNECTIONS, ..to.limits };
-        let listener = Listener::bind(to.address, limits)
-            .with_context(|| format!("cannot listen on the admin address {}", to.address))?;
+        let listener = Listener::on(socket, limits)
+            .with_context(|| format!("cannot listen on the admin address {address}"))?;
         let tokens = AdminTokens {
             operators: Token::new(to.token.as_ref()),
             callbacks: Token::new(to.callback_token.as_ref()),
         };
         let token = tokens.operators.clone();
         let started = SystemClock::new().now();
-        let AdminParts { engine, metrics, upstreams, stopping, backups } = parts;
-        let state = AdminState { engine, metrics, upstreams, stopping, backups, token, started };
+        let AdminParts { engine, metrics, upstreams, stopping, store, listener: clients } = parts;
+        let state = AdminState {
+            engine,
+            metrics,
+            upstreams,
+            stopping,
+            store,
+            listener: clients,
+            token,
+            started,
+        };
         let router = router(&tokens).with_state(Arc::new(state));
         Ok(Self { listener, router, tokens })
     }
@@ -123,12 +138,13 @@ impl Admin {
     }
 
     /// The address, with the port that the system chose.
-    ///
-    /// # Errors
-    ///
-    /// If the system does not know it.
-    pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
+    pub(crate) fn address(&self) -> &SocketAddress {
+        self.listener.address()
+    }
+
+    /// Lets another process take its socket over.
+    pub(crate) fn handle(&self) -> ListenerHandle {
+        self.listener.handle()
     }
 
     /// Serves until told to stop.

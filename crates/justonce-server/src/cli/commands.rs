@@ -12,8 +12,7 @@ use super::migrate::{self, MigrateOptions};
 use super::sagas::SagasCommand;
 use super::store::{self, StoreCommand};
 use super::{keys, sagas};
-use crate::config::Flags;
-use crate::serve;
+use crate::serve::{self, ServeOptions};
 
 /// Makes an operation take effect once, however often it is asked for.
 #[derive(Debug, Parser)]
@@ -26,7 +25,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the gateway in front of an API
-    Serve(Flags),
+    Serve(ServeOptions),
     /// Check a configuration, explain each of its routes in words, and look for what it needs
     Check(CheckOptions),
     /// List, show and resolve records
@@ -46,7 +45,7 @@ enum Command {
 #[must_use]
 pub fn run() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Serve(flags) => serve::run(&flags),
+        Command::Serve(options) => serve::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Keys(command) => command.run(keys::run),
         Command::Sagas(command) => command.run(sagas::run),

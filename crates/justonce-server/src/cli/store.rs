@@ -16,7 +16,7 @@ use justonce_admin_api::ClientError;
 use super::admin::{AdminOptions, explain};
 use super::meter::Meter;
 use super::print::say;
-use crate::stores;
+use crate::store_slot::{embedded, unopened};
 
 /// So many damaged records are named.
 const MAX_NAMED: usize = 100;
@@ -120,7 +120,7 @@ async fn back_up(options: &BackupOptions) -> anyhow::Result<BackupReport> {
         if !path.join("records").is_dir() {
             bail!("there is no store in {}", path.display());
         }
-        let store = stores::embedded(path, Bounds::default())?;
+        let store = embedded(path, Bounds::default()).with_context(|| unopened(path))?;
         let backup = store.backups().begin().await?;
         backup.write_to(&mut unpacker, &mut |progress| meter.show(progress))?;
         return Ok(unpacker.finish()?);

@@ -341,3 +341,51 @@ fn h54_without_the_setting_nothing_is_written() {
     assert_eq!(Call::pay(gateway.address, "k", BODY).answer().status(), 201);
     assert!(!file(&home).exists());
 }
+
+/// What the listener refuses itself: nothing behind it has seen these requests.
+#[test]
+fn h54_requests_whose_heads_cannot_be_read_have_lines_and_are_counted() {
+    let logged = Logged::start(
+        "access_log.format = 'json'\ntimeouts = { header = '100ms' }\n\
+         limits = { header_bytes = '8KiB' }\n",
+    );
+    let long = format!("GET / HTTP/1.1\r\nhost: t\r\nx: {}\r\n\r\n", "x".repeat(20_000));
+    let table = [
+        ("GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n", "malformed", Some(400)),
+        ("GET / HTTP/1.1\nhost: a\n\n", "malformed", Some(400)),
+        (
+            "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+            "malformed",
+            Some(400),
+        ),
+        ("\u{16}\u{3}\u{1}\r\n\r\n", "malformed", Some(400)),
+        (&long, "too_large", Some(431)),
+        ("GET / HTTP/1.1\r\nhost: a\r\n", "timed_out", None),
+    ];
+    for (at, (bytes, reason, status)) in table.into_iter().enumerate() {
+        let mut call = Call::connect(logged.gateway.address);
+        call.write(bytes.as_bytes());
+        let answered = call.try_answer().map(|answer| answer.status());
+        assert_eq!(answered, status, "{bytes:?}");
+        let line = logged.json(at + 1);
+        assert_eq!(
+            (&line["answer"], &line["reason"]),
+            (&"refused".into(), &reason.into()),
+            "{line}"
+        );
+        assert_eq!(line["status"].as_u64(), status.map(u64::from), "{line}");
+        assert_eq!(line["client"], "127.0.0.1", "{line}");
+    }
+    // One that leaves in the middle; and a connection without a request has no line.
+    drop(Call::connect(logged.gateway.address));
+    Call::connect(logged.gateway.address).write(b"GET / HTT");
+    let line = logged.json(7);
+    assert_eq!(line["reason"], "cut_off", "{line}");
+    let metrics = Call::get(logged.gateway.admin, "/metrics").text();
+    for (reason, count) in [("malformed", 4), ("too_large", 1), ("timed_out", 1), ("cut_off", 1)] {
+        let line = format!("justonce_unread_requests_total{{reason=\"{reason}\"}} {count}\n");
+        assert!(metrics.contains(&line), "{reason}: {metrics}");
+    }
+    let first = &logged.lines(7)[0];
+    assert!(first.contains("\"method\":\"GET\",\"path\":\"/\""), "{first}");
+}

@@ -83,21 +83,33 @@ pub(crate) fn justonce() -> Command {
 
 impl Gateway {
     /// Starts it and waits until it listens; its log if it does not.
-    pub(crate) fn start(mut command: Command) -> Result<Self, String> {
+    pub(crate) fn start(command: Command) -> Result<Self, String> {
+        let (mut gateway, shown) = Self::spawn(command)?;
+        let shown = shown.replacen("https://", "http://", 1);
+        let address = shown.strip_prefix("listening on http://").and_then(|at| at.parse().ok());
+        gateway.address = address.ok_or(shown)?;
+        Ok(gateway)
+    }
+
+    /// The same for one that may listen on a Unix socket, with the line that says where.
+    pub(crate) fn start_anywhere(command: Command) -> (Self, String) {
+        Self::spawn(command).unwrap()
+    }
+
+    /// It has no address yet.
+    fn spawn(mut command: Command) -> Result<(Self, String), String> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let errors = lines(child.stderr.take().unwrap());
         let out = lines(child.stdout.take().unwrap());
-        let address = |prefix: &str| {
-            let line = out.recv_timeout(LIMIT).ok()?.replacen("https://", "http://", 1);
-            line.strip_prefix(prefix)?.parse().ok()
-        };
-        let found = address("listening on http://").zip(address("admin on http://"));
-        let Some((address, admin)) = found else {
+        let shown = out.recv_timeout(LIMIT).ok();
+        let admin = || out.recv_timeout(LIMIT).ok()?.strip_prefix("admin on http://")?.parse().ok();
+        let Some((shown, admin)) = shown.and_then(|shown| Some((shown, admin()?))) else {
             let _ = child.kill();
             let _ = child.wait();
             return Err(errors.iter().collect::<Vec<_>>().join("\n"));
         };
-        Ok(Self { child, address, admin, errors })
+        let address = SocketAddr::from(([0; 4], 0));
+        Ok((Self { child, address, admin, errors }, shown))
     }
 
     /// `kill -9`.
