@@ -7,6 +7,7 @@
     reason = "a failure in a test or its helper is a failed test"
 )]
 
+mod grpc_streams;
 mod listener_http2;
 mod listener_limits;
 mod listener_protocols;
@@ -16,6 +17,7 @@ mod parts;
 mod upstream_answers;
 mod upstream_health;
 mod upstream_http2;
+mod upstream_http2_places;
 mod upstream_outcomes;
 mod upstream_pass;
 mod upstream_pool;
