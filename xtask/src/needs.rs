@@ -104,6 +104,13 @@ pub(crate) const NEEDS: &[Need] = &[
         install: Install::Python("stripe==16.1.0"),
     },
     Need {
+        name: "gRPC for Python",
+        why: "its clients and servers speak through the gateway",
+        used_by: UsedBy::TestsOf(&["server"]),
+        probe: &[PYTHON, "-c", "import grpc; assert grpc.__version__ == '1.85.1'"],
+        install: Install::Python("grpcio==1.85.1"),
+    },
+    Need {
         name: "Redis",
         why: "the store is tested on private servers, and measured beside redis-benchmark",
         used_by: UsedBy::TestsOf(&["redis", "saga", "server"]),

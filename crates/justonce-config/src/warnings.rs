@@ -6,13 +6,14 @@ use std::time::Duration;
 use http::Method;
 use http::header::{AUTHORIZATION, COOKIE, SET_COOKIE};
 use justonce_core::OnLapsed;
+use justonce_http::{GrpcStatus, StatusRules};
 use justonce_net::AddressRange;
 
 use super::covers::Reach;
 use super::identity::{REFRESHED, is_by_token};
 use super::settings::{
-    AdminToken, BodyMode, KeySource, ResponseEffect, RouteSettings, Settings, StatusSet, StoreUrl,
-    WhenStoreDown,
+    AdminToken, BodyMode, KeySource, ResponseEffect, ResponseSet, RouteSettings, Settings,
+    StatusSet, StoreUrl, WhenStoreDown,
 };
 use super::warnings_identity;
 use super::words::{duration, header};
@@ -230,11 +231,19 @@ fn rerun(route: &RouteSettings) -> Option<String> {
     ))
 }
 
+/// Whether services also give this status after they have done something.
+fn may_have_taken_effect(status: GrpcStatus) -> bool {
+    StatusRules::default().of_grpc(status) == ResponseEffect::Unknown
+}
+
 fn statuses(route: &RouteSettings) -> Vec<String> {
     let rules = route.store_status.iter().filter_map(|rule| {
         let class = match rule.of {
-            StatusSet::Class(class) => class,
-            StatusSet::Code(code) => code / 100,
+            ResponseSet::Http(StatusSet::Class(class)) => class,
+            ResponseSet::Http(StatusSet::Code(code)) => code / 100,
+            ResponseSet::Grpc(GrpcStatus::Ok) => 2,
+            ResponseSet::Grpc(status) if may_have_taken_effect(status) => 5,
+            ResponseSet::Grpc(_) => 4,
         };
         let text = match (class, rule.then) {
             (2 | 3, ResponseEffect::NotExecuted) => {

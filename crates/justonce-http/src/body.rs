@@ -35,6 +35,12 @@ impl WholeBody {
         self.trailers.as_deref()
     }
 
+    /// Changes the trailers.
+    pub(crate) fn with_trailers(mut self, change: impl FnOnce(&mut HeaderMap)) -> Self {
+        self.trailers.as_deref_mut().map(change);
+        self
+    }
+
     pub(crate) fn data(&self) -> Bytes {
         self.data.clone().unwrap_or_default()
     }
@@ -168,6 +174,8 @@ pub(crate) enum Piece {
 pub(crate) struct StreamedBody {
     pub(crate) pieces: UnboundedReceiver<Piece>,
     pub(crate) ended: bool,
+    /// What it ends with if it is broken off, in place of an error.
+    pub(crate) broken_off: Option<Box<HeaderMap>>,
 }
 
 impl Body for StreamedBody {
@@ -183,7 +191,10 @@ impl Body for StreamedBody {
         Poll::Ready(match piece {
             Some(Piece::Frame(frame, _space)) => Some(Ok(frame)),
             Some(Piece::End) => None,
-            None => Some(Err("the response was broken off".into())),
+            None => Some(match self.broken_off.take() {
+                Some(trailers) => Ok(Frame::trailers(*trailers)),
+                None => Err("the response was broken off".into()),
+            }),
         })
     }
 

@@ -98,8 +98,13 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder that captures at most `limit` bytes, and the body for the caller.
-    pub(crate) fn new(limit: usize, declared: Option<u64>) -> (Self, StreamedBody) {
+    /// A forwarder that captures at most `limit` bytes, and the body for the caller. If it is
+    /// broken off it ends with these trailers, or fails.
+    pub(crate) fn new(
+        limit: usize,
+        declared: Option<u64>,
+        broken_off: Option<HeaderMap>,
+    ) -> (Self, StreamedBody) {
         let (caller, pieces) = mpsc::unbounded_channel();
         let queue_bytes = limit.max(MIN_QUEUED_BYTES);
         let forwarder = Self {
@@ -113,7 +118,8 @@ impl Forwarder {
             last: None,
             trailers: None,
         };
-        (forwarder, StreamedBody { pieces, ended: false })
+        let broken_off = broken_off.map(Box::new);
+        (forwarder, StreamedBody { pieces, ended: false, broken_off })
     }
 
     /// Forwards the whole body; false if it was aborted.
@@ -181,6 +187,11 @@ impl Forwarder {
 
     pub(crate) const fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()
+    }
+
+    /// Changes the trailers that the caller gets.
+    pub(crate) fn change_trailers(&mut self, change: impl FnOnce(&mut HeaderMap)) {
+        self.trailers.as_mut().map(change);
     }
 
     /// Ends the caller's body cleanly, after the outcome is stored. Without this it is aborted.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, StatusCode};
 
+use crate::grpc_status::GrpcStatus;
 use crate::headers::OUTCOME;
 
 /// Whether an operation took effect. An inner service reports it as an extension of its response;
@@ -76,10 +77,26 @@ pub struct UpstreamName(pub Arc<str>);
 ///     .code(404, ResponseEffect::NotExecuted);
 /// assert_eq!(rules.of(500), ResponseEffect::NotExecuted);
 /// ```
+///
+/// Responses of gRPC are judged by their own status:
+///
+/// ```
+/// use justonce_http::{GrpcStatus, ResponseEffect, StatusRules};
+///
+/// // The default.
+/// let rules = StatusRules::default();
+/// assert_eq!(rules.of_grpc(GrpcStatus::NotFound), ResponseEffect::Final);
+/// assert_eq!(rules.of_grpc(GrpcStatus::Unavailable), ResponseEffect::Unknown);
+///
+/// // Customised: this service refuses with `ABORTED` before it does anything.
+/// let rules = StatusRules::default().grpc(GrpcStatus::Aborted, ResponseEffect::NotExecuted);
+/// assert_eq!(rules.of_grpc(GrpcStatus::Aborted), ResponseEffect::NotExecuted);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StatusRules {
     classes: Vec<(u16, ResponseEffect)>,
     codes: Vec<(u16, ResponseEffect)>,
+    grpc: Vec<(GrpcStatus, ResponseEffect)>,
 }
 
 impl StatusRules {
@@ -95,6 +112,23 @@ impl StatusRules {
     pub fn code(mut self, code: u16, effect: ResponseEffect) -> Self {
         self.codes.push((code, effect));
         self
+    }
+
+    /// Sets the effect of a status of gRPC.
+    #[must_use]
+    pub fn grpc(mut self, status: GrpcStatus, effect: ResponseEffect) -> Self {
+        self.grpc.push((status, effect));
+        self
+    }
+
+    /// The effect of a status of gRPC.
+    #[must_use]
+    pub fn of_grpc(&self, status: GrpcStatus) -> ResponseEffect {
+        self.configured_grpc(status).unwrap_or_else(|| grpc_by_default(status))
+    }
+
+    fn configured_grpc(&self, status: GrpcStatus) -> Option<ResponseEffect> {
+        self.grpc.iter().rev().find(|(other, _)| *other == status).map(|(_, effect)| *effect)
     }
 
     /// The effect of a status.
@@ -127,6 +161,81 @@ impl StatusRules {
         let try_later = code == 503 && headers.contains_key(RETRY_AFTER);
         let default = || if try_later { ResponseEffect::NotExecuted } else { by_default(code) };
         self.configured(code).unwrap_or_else(default)
+    }
+
+    /// The effect of a response to a call of gRPC, as far as its head tells: nothing if the status
+    /// of gRPC is to come in the trailers.
+    pub(crate) fn grpc_effect_of_head(
+        &self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        reported: Option<ResponseEffect>,
+    ) -> Option<ResponseEffect> {
+        let is_told = reported.is_some() || headers.contains_key(OUTCOME);
+        // Whatever is no success does not come from gRPC, but from something on the way.
+        (is_told || !status.is_success()).then(|| self.effect(status, headers, reported))
+    }
+
+    /// The effect of a whole response to a call of gRPC. Without trailers its status is in the
+    /// head.
+    pub(crate) fn grpc_effect(
+        &self,
+        headers: &HeaderMap,
+        trailers: Option<&HeaderMap>,
+    ) -> ResponseEffect {
+        let last = trailers.unwrap_or(headers);
+        if let Some(effect) = from_header(last) {
+            return effect;
+        }
+        let Some(status) = grpc_status(last) else { return ResponseEffect::Unknown };
+        let may_retry = || has_pushback(last) || last.contains_key(RETRY_AFTER);
+        let default = || match status {
+            GrpcStatus::Unavailable | GrpcStatus::ResourceExhausted if may_retry() => {
+                ResponseEffect::NotExecuted
+            }
+            status => grpc_by_default(status),
+        };
+        self.configured_grpc(status).unwrap_or_else(default)
+    }
+}
+
+/// The status in the trailers of gRPC, or in a head without any; nothing if there is not one, or
+/// none that is known.
+pub(crate) fn grpc_status(last: &HeaderMap) -> Option<GrpcStatus> {
+    let mut lines = last.get_all("grpc-status").into_iter();
+    match (lines.next(), lines.next()) {
+        (Some(line), None) => GrpcStatus::from_code(line.as_bytes()),
+        _ => None,
+    }
+}
+
+/// Whether a service says when the call is to be repeated. A negative number says never.
+fn has_pushback(last: &HeaderMap) -> bool {
+    let pushback = last.get("grpc-retry-pushback-ms").and_then(|value| value.to_str().ok());
+    pushback.is_some_and(|value| value.parse::<u32>().is_ok())
+}
+
+/// What the caller or the state is to blame for is final. "Not you" is said before anything is
+/// executed. Everything else may come after some of it was done: `RESOURCE_EXHAUSTED` too, which
+/// libraries also send for a response that is too large.
+const fn grpc_by_default(status: GrpcStatus) -> ResponseEffect {
+    match status {
+        GrpcStatus::Ok
+        | GrpcStatus::InvalidArgument
+        | GrpcStatus::NotFound
+        | GrpcStatus::AlreadyExists
+        | GrpcStatus::FailedPrecondition
+        | GrpcStatus::Aborted
+        | GrpcStatus::OutOfRange
+        | GrpcStatus::Unimplemented => ResponseEffect::Final,
+        GrpcStatus::PermissionDenied | GrpcStatus::Unauthenticated => ResponseEffect::NotExecuted,
+        GrpcStatus::Cancelled
+        | GrpcStatus::Unknown
+        | GrpcStatus::DeadlineExceeded
+        | GrpcStatus::ResourceExhausted
+        | GrpcStatus::Internal
+        | GrpcStatus::Unavailable
+        | GrpcStatus::DataLoss => ResponseEffect::Unknown,
     }
 }
 

@@ -16,8 +16,10 @@ use crate::body::{BoxError, RequestBody, ResponseBody, WholeBody};
 use crate::caller_limits::Admitted;
 use crate::capture::{BodyStart, Forwarder, PartialBody, read_start};
 use crate::detach::EarlyResponse;
-use crate::effect::{Cause, ResponseEffect, Unframed, UpstreamName};
+use crate::effect::ResponseEffect::{self, NotExecuted, Unknown};
+use crate::effect::{Cause, Unframed, UpstreamName, grpc_status};
 use crate::extract::Idempotent;
+use crate::grpc;
 use crate::headers::{ATTEMPT, FENCE, KEY, RECORD};
 use crate::key::written;
 use crate::limited::stored_bytes;
@@ -75,6 +77,7 @@ impl<S> Execution<S> {
         R: Body<Data = Bytes, Error: Into<BoxError>>,
     {
         let Self { shared, route, operation, service, parts, body, held, notes } = self;
+        let is_grpc = grpc::is_call(&parts);
         // Boxed: it is large, and moved a few times before the service gets it.
         let request = Box::new(Request::from_parts(parts, RequestBody::whole(body)));
         async move {
@@ -85,7 +88,7 @@ impl<S> Execution<S> {
             }
             let explainer = claim.explainer();
             let answered = OnceLock::new();
-            let call = ServiceCall { route: &route, early, answered: &answered };
+            let call = ServiceCall { route: &route, early, answered: &answered, is_grpc };
             let handler = |context| call.handle(context, service, request);
             let (ran, response) = shared.engine.execute_with(&operation, claim, handler).await;
             let (response, broken) = response.unzip();
@@ -135,6 +138,8 @@ struct ServiceCall<'a, R, E> {
     /// The head of a response after which the effect is unknown. It is kept here because the rest
     /// may never arrive: then nothing is returned.
     answered: &'a OnceLock<FailureReport>,
+    /// Whether it is a call of gRPC: its trailers tell the effect.
+    is_grpc: bool,
 }
 
 /// The result for the engine, and the values that it hands through.
@@ -175,23 +180,33 @@ where
         let reported = parts.extensions.remove::<ResponseEffect>();
         let rule = &self.route.rule;
         let filter = Filter::new(rule, &parts.headers);
-        let mut effect = rule.statuses.effect(parts.status, &parts.headers, reported);
-        if parts.extensions.remove::<Unframed>().is_some() && effect == ResponseEffect::Final {
+        let (statuses, status, headers) = (&rule.statuses, parts.status, &parts.headers);
+        let mut effect = match self.is_grpc {
+            true => statuses.grpc_effect_of_head(status, headers, reported),
+            false => Some(statuses.effect(status, headers, reported)),
+        };
+        if parts.extensions.remove::<Unframed>().is_some() && effect != Some(NotExecuted) {
             // A response that may be incomplete must not be replayed.
-            effect = ResponseEffect::Unknown;
+            effect = Some(Unknown);
         }
-        if effect == ResponseEffect::Unknown {
-            let report = FailureReport::of(&parts, "answered").explained(&explainer);
+        if effect == Some(Unknown) {
+            let report = FailureReport::of(&parts, None, "answered").explained(&explainer);
             let _ = self.answered.set(report);
         }
         let is_bodiless = is_bodiless(parts.status);
         let declared = if is_bodiless { None } else { declared_length(&parts.headers, &body) };
         match read_start(body, declared).await {
             BodyStart::Complete(body) => {
+                let trailers = body.trailers();
+                let effect = effect.unwrap_or_else(|| {
+                    let report = FailureReport::of(&parts, trailers, "answered");
+                    self.judged(&parts.headers, trailers, report, &explainer)
+                });
                 let result = engine_result(effect, || {
                     let captured = Captured::of(body.data(), rule.max_stored_bytes);
-                    outcome(parts.status, &parts.headers, &filter, &captured, body.trailers())
+                    outcome(parts.status, &parts.headers, &filter, &captured, trailers)
                 });
+                let body = body.with_trailers(|trailers| filter.clean(trailers));
                 let response = forwarded(parts, &filter, ResponseBody::whole(body));
                 (result, (ServiceResponse::Whole(response), None))
             }
@@ -201,10 +216,25 @@ where
             }
             BodyStart::Aborted => {
                 let problem = Problem::new(ProblemCode::UpstreamFailed, ABORTED);
-                let report = FailureReport::of(&parts, "reading_body").explained(&explainer);
+                let report = FailureReport::of(&parts, None, "reading_body").explained(&explainer);
                 unknown(ServiceResponse::Problem(problem), report)
             }
         }
+    }
+
+    /// The effect of a whole response of gRPC.
+    fn judged(
+        &self,
+        headers: &HeaderMap,
+        trailers: Option<&HeaderMap>,
+        report: FailureReport,
+        explainer: &Explainer,
+    ) -> ResponseEffect {
+        let effect = self.route.rule.statuses.grpc_effect(headers, trailers);
+        if effect == Unknown {
+            let _ = self.answered.set(report.explained(explainer));
+        }
+        effect
     }
 
     /// Sends the beginning of a response to the caller, and the rest as it arrives.
@@ -212,21 +242,25 @@ where
         self,
         parts: Parts,
         partial: PartialBody<R>,
-        (declared, effect): (Option<u64>, ResponseEffect),
+        (declared, effect): (Option<u64>, Option<ResponseEffect>),
         explainer: Explainer,
     ) -> Handled<R, E> {
         let rule = &self.route.rule;
-        let (mut forwarder, body) = Forwarder::new(rule.max_stored_bytes, declared);
-        let report = FailureReport::of(&parts, "reading_body");
+        let broken_off = self.is_grpc.then(grpc::broken_off);
+        let (mut forwarder, body) = Forwarder::new(rule.max_stored_bytes, declared, broken_off);
+        let report = FailureReport::of(&parts, None, "reading_body");
         let (status, headers) = (parts.status, parts.headers.clone());
         let filter = Filter::new(rule, &headers);
         let response = forwarded(parts, &filter, ResponseBody::streamed(body));
         self.early.set(Ok(self.route.with_lifetime(response)));
         if forwarder.run(partial).await {
             let captured = forwarder.captured();
-            let result = engine_result(effect, || {
-                outcome(status, &headers, &filter, &captured, forwarder.trailers())
-            });
+            let trailers = forwarder.trailers();
+            let effect =
+                effect.unwrap_or_else(|| self.judged(&headers, trailers, report, &explainer));
+            let result =
+                engine_result(effect, || outcome(status, &headers, &filter, &captured, trailers));
+            forwarder.change_trailers(|trailers| filter.clean(trailers));
             (result, (ServiceResponse::Streamed(forwarder), None))
         } else {
             unknown(ServiceResponse::Aborted, report.explained(&explainer))
@@ -249,14 +283,17 @@ struct FailureReport {
 
 impl FailureReport {
     /// The cause that the service gave, otherwise the status and the phase of the response.
-    fn of(parts: &Parts, phase: &str) -> Self {
+    fn of(parts: &Parts, trailers: Option<&HeaderMap>, phase: &str) -> Self {
         let upstream = parts.extensions.get::<UpstreamName>().cloned();
         let status = parts.status.as_u16();
         let cause = match parts.extensions.get::<Cause>() {
             Some(cause) => cause.as_str().to_owned(),
             None => {
                 let by = upstream.as_ref().map(|by| format!(" upstream={}", by.0));
-                format!("status={status} phase={phase}{}", by.unwrap_or_default())
+                let grpc = grpc_status(trailers.unwrap_or(&parts.headers));
+                let grpc = grpc.map(|status| format!(" grpc_status={status}"));
+                let (by, grpc) = (by.unwrap_or_default(), grpc.unwrap_or_default());
+                format!("status={status}{grpc} phase={phase}{by}")
             }
         };
         Self { status: Some(status), upstream, cause: Some(cause) }

@@ -22,8 +22,11 @@ pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub const STATUS: HeaderName = HeaderName::from_static("idempotency-status");
 /// To the caller: how long responses are replayed, in seconds.
 pub const LIFETIME: HeaderName = HeaderName::from_static("idempotency-key-lifetime");
+/// To callers of gRPC: the code of the problem that a refusal is.
+pub const PROBLEM: HeaderName = HeaderName::from_static("idempotency-problem");
 
-const OURS: [HeaderName; 8] = [KEY, ATTEMPT, FENCE, RECORD, OUTCOME, REPLAYED, STATUS, LIFETIME];
+const OURS: [HeaderName; 9] =
+    [KEY, ATTEMPT, FENCE, RECORD, OUTCOME, REPLAYED, STATUS, LIFETIME, PROBLEM];
 /// The prefix of all of them.
 const OURS_PREFIX: &str = "idempoten";
 

@@ -49,6 +49,8 @@ mod effect;
 mod execute;
 mod extract;
 mod fingerprint;
+mod grpc;
+mod grpc_status;
 pub mod headers;
 mod identify;
 mod key;
@@ -86,6 +88,8 @@ pub use effect::{Cause, ResponseEffect, StatusRules, Unframed, UpstreamName};
 pub use extract::Idempotent;
 #[cfg(feature = "axum")]
 pub use extract::NotProtected;
+pub use grpc::is_grpc;
+pub use grpc_status::GrpcStatus;
 pub use key::{BadKey, KeyFormat, KeyShape, KeySource, KeySyntax, parse_key};
 pub use layer::{Idempotency, IdempotencyBuilder};
 pub use meters::metered;

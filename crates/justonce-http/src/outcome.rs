@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, DATE, LOCATION, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, SET_COOKIE, TE, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, DATE, HOST, LOCATION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SET_COOKIE, TE,
+    TRAILER, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use justonce_core::{Body, Outcome};
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use crate::body::WholeBody;
 use crate::headers::{
-    KEEP_ALIVE, LIFETIME, OUTCOME, PROXY_CONNECTION, REPLAYED, STATUS, named_by_connection,
+    KEEP_ALIVE, LIFETIME, OUTCOME, PROBLEM, PROXY_CONNECTION, REPLAYED, STATUS, named_by_connection,
 };
 use crate::problem::{Problem, ProblemCode};
 use crate::rule::Rule;
@@ -24,6 +25,15 @@ const MAX_LOCATION_BYTES: usize = 4096;
 const COOKIE2: HeaderName = HeaderName::from_static("set-cookie2");
 const AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("authentication-info");
 const PROXY_AUTHENTICATION_INFO: HeaderName = HeaderName::from_static("proxy-authentication-info");
+
+/// Headers that say what the body is or how it is read: after the body it is too late for them, and
+/// some receivers refuse them there.
+const NOT_IN_TRAILERS: [HeaderName; 6] =
+    [CONTENT_LENGTH, CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HOST, TRAILER];
+
+fn may_be_trailer(name: &HeaderName) -> bool {
+    !NOT_IN_TRAILERS.contains(name)
+}
 
 /// What was captured of a body.
 pub(crate) enum Captured {
@@ -57,7 +67,7 @@ impl<'a> Filter<'a> {
     /// Whether the caller of this request gets a header: hop-by-hop headers and ours are left out.
     /// `Trailer` is forwarded: without it HTTP/1.1 servers send no trailers.
     pub(crate) fn forwards(&self, name: &HeaderName) -> bool {
-        const LEFT_OUT: [HeaderName; 10] = [
+        const LEFT_OUT: [HeaderName; 11] = [
             CONNECTION,
             TRANSFER_ENCODING,
             UPGRADE,
@@ -68,8 +78,18 @@ impl<'a> Filter<'a> {
             REPLAYED,
             STATUS,
             LIFETIME,
+            PROBLEM,
         ];
         !LEFT_OUT.contains(name) && !self.named_by_connection.contains(name)
+    }
+
+    /// Leaves out of trailers what would not be forwarded as a header.
+    pub(crate) fn clean(&self, trailers: &mut HeaderMap) {
+        let goes = |name: &&HeaderName| !self.forwards(name) || !may_be_trailer(name);
+        let names: Vec<HeaderName> = trailers.keys().filter(goes).cloned().collect();
+        for name in names {
+            trailers.remove(name);
+        }
     }
 
     /// Whether a header is stored for replays. Headers that authenticate or identify their
@@ -128,7 +148,7 @@ pub(crate) fn outcome(
     let stored_headers = || headers.iter().filter(|(name, _)| filter.stores(name));
     let trailers = || {
         let all = trailers.into_iter().flat_map(HeaderMap::iter);
-        all.filter(|(name, _)| filter.stores(name))
+        all.filter(|(name, _)| filter.stores(name) && may_be_trailer(name))
     };
     let mut builder = Outcome::builder()
         .status(status.as_u16())
@@ -180,6 +200,8 @@ pub(crate) fn replay(
             map.append(name, value);
         }
     }
+    // Earlier releases stored all of them.
+    NOT_IN_TRAILERS.iter().for_each(|name| drop(trailers.remove(name)));
     let body = match outcome.stored_body() {
         Body::Whole(_) if is_bodiless(status) => Bytes::new(),
         Body::Whole(bytes) => bytes.clone(),

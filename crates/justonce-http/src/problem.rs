@@ -1,5 +1,6 @@
 //! The errors of the layer, as RFC 9457 problem details.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -125,6 +126,21 @@ const fn status(code: u16) -> StatusCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instance(pub uuid::Uuid);
 
+/// Response extension: what a problem says, for callers that it has another form for.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) code: ProblemCode,
+    pub(crate) status: StatusCode,
+    pub(crate) detail: Arc<str>,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: ProblemCode, detail: &str) -> Self {
+        Self { code, status: code.status(), detail: detail.into(), retry_after: None }
+    }
+}
+
 /// One occurrence of a problem.
 #[derive(Debug)]
 pub struct Problem {
@@ -210,6 +226,10 @@ impl Problem {
         }
         let mut response = Response::new(Bytes::from(body.to_string()));
         *response.status_mut() = self.status;
+        let retry_after = self.retry_after;
+        let refusal =
+            Refusal { status: self.status, retry_after, ..Refusal::new(self.code, &self.detail) };
+        response.extensions_mut().insert(refusal);
         response.extensions_mut().insert(Instance(instance));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

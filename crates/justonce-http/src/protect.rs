@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::Either;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, request};
 use http_body::Body;
 use justonce_core::engine::Begun;
@@ -22,16 +23,17 @@ use crate::caller::{Caller, Identified, RequestHead, scope_problem};
 use crate::detach::{Detached, EarlyResponse};
 use crate::execute::{CallResult, Execution, Held};
 use crate::fingerprint::{canonical, content_key, fingerprint};
+use crate::grpc::{self, NotUnary, UnaryBody};
 use crate::headers::{OUTCOME, REPLAYED, STATUS};
 use crate::identify::{identified, refused};
 use crate::key::{self, BadKey, KeySource};
 use crate::limited::{admit_unprotected, begin_limited};
 use crate::meters::Disposition;
 use crate::problem::{Problem, ProblemCode};
-use crate::read::{ReadError, drain, read_whole};
+use crate::read::{ReadError, Reservation, drain, read_whole};
 use crate::report::Notes;
 use crate::routes::{MatchedRoute, Route};
-use crate::rule::{KeyPresence, Rule, WhenBusy, WhenStoreDown};
+use crate::rule::{BodyMode, KeyPresence, Rule, WhenBusy, WhenStoreDown};
 use crate::shared::{RETRY_SOON, Shared, not_executed};
 use crate::stored_request::{self, TooLarge};
 
@@ -76,7 +78,7 @@ impl<S> ProtectedRequest<S> {
             }
             let limit = self.route.rule.max_request_bytes;
             let mut reservation = self.shared.body_budget.reservation();
-            let body = match read_whole(&self.parts.headers, body, limit, &mut reservation).await {
+            let body = match read(&self.parts, body, limit, &mut reservation).await {
                 Ok(body) => body,
                 Err(error) => return Ok(self.refuse(unread_problem(&self.route, &error))),
             };
@@ -156,7 +158,9 @@ impl<S> ProtectedRequest<S> {
         let rule = &self.route.rule;
         match &rule.key_source {
             KeySource::Json(pointer) => {
-                key::from_body(pointer, &rule.key_format, &body.data()).map_err(bad_key)
+                let data = body.data();
+                let data = grpc::compared(&self.parts.headers, &data).unwrap_or(data);
+                key::from_body(pointer, &rule.key_format, &data).map_err(bad_key)
             }
             KeySource::Content => {
                 let (_, fingerprint) = self.identity(body)?;
@@ -184,7 +188,15 @@ impl<S> ProtectedRequest<S> {
         let (rule, parts) = (&self.route.rule, &self.parts);
         let caller = self.caller()?;
         let data = body.data();
-        let canonical = canonical(&rule.fingerprint.body, &data);
+        let message = grpc::is_call(parts).then(|| grpc::compared(&parts.headers, &data));
+        let (mode, data) = match message {
+            None => (&rule.fingerprint.body, data),
+            Some(Some(message)) => (&rule.fingerprint.body, message),
+            // What is not JSON is compared byte by byte, if at all.
+            Some(None) if rule.fingerprint.body == BodyMode::Ignored => (&BodyMode::Ignored, data),
+            Some(None) => (&BodyMode::Raw, data),
+        };
+        let canonical = canonical(mode, &data);
         let fingerprint = fingerprint(rule, &caller, parts, &canonical);
         Ok((caller.scope, fingerprint))
     }
@@ -296,6 +308,27 @@ impl<S> ProtectedRequest<S> {
     }
 }
 
+/// Reads a body whole. That of a call is refused as soon as it is clear that it is a stream.
+fn read<'r, B>(
+    parts: &'r request::Parts,
+    body: B,
+    limit: usize,
+    reservation: &'r mut Reservation,
+) -> impl Future<Output = Result<WholeBody, ReadError>> + Send + 'r
+where
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'r,
+{
+    let headers = &parts.headers;
+    match grpc::is_call(parts) {
+        false => Either::Left(read_whole(headers, body, limit, reservation)),
+        // Rare, and large: kept out of the future of every request.
+        true => {
+            let body = UnaryBody::new(body);
+            Either::Right(Box::pin(read_whole(headers, body, limit, reservation)))
+        }
+    }
+}
+
 /// Whether the store cannot be reached. A record that cannot be read is something else: its
 /// operation may be done.
 const fn is_store_down(error: &RunError) -> bool {
@@ -358,6 +391,9 @@ fn unread_problem(route: &Route, error: &ReadError) -> Problem {
         ),
         ReadError::OverBudget => {
             Problem::new(ProblemCode::Overloaded, OVER_BUDGET).retry_after(RETRY_SOON)
+        }
+        ReadError::Incomplete(error) if error.is::<NotUnary>() => {
+            Problem::new(ProblemCode::RequestInvalid, error.to_string())
         }
         ReadError::Incomplete(error) => {
             tracing::info!(target: "justonce::request", %error, "the body did not arrive whole");

@@ -17,6 +17,7 @@ use tower::Service;
 
 use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::execute::CallResult;
+use crate::grpc::{self, GrpcResponse};
 use crate::headers::{remove_ours, remove_per_hop};
 use crate::preflight::preflight;
 use crate::problem::{Problem, ProblemCode};
@@ -56,11 +57,14 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         let shared = || Arc::clone(&self.shared);
-        match admit(&self.shared.routes, &mut parts) {
+        let admission = admit(&self.shared.routes, &mut parts);
+        let is_grpc = grpc::is_call(&parts);
+        match admission {
             Admission::PassThrough(route) => {
                 report(&parts, route.as_ref(), "passed");
                 let request = Request::from_parts(parts, RequestBody::passed(body));
-                ProtectedFuture { kind: Kind::PassThrough { inner: self.inner.call(request) } }
+                let inner = self.inner.call(request);
+                ProtectedFuture { kind: Kind::PassThrough { inner, is_grpc } }
             }
             Admission::Protected(route) => {
                 // The service that was polled ready is the one to be called.
@@ -70,10 +74,13 @@ where
                 let page = route.rule.cors.is_some().then(|| Page::of(&parts, &route));
                 let handled =
                     ProtectedRequest { shared, route, service, parts, notes }.handle(body);
-                match page {
-                    None => boxed(handled),
-                    Some(page) => boxed(handled.map_ok(move |response| page.may_read(response))),
+                if page.is_none() && !is_grpc {
+                    return boxed(handled);
                 }
+                boxed(handled.map_ok(move |response| {
+                    let response = if is_grpc { response.into_grpc() } else { response };
+                    page.iter().fold(response, |response, page| page.may_read(response))
+                }))
             }
             Admission::Preflight(response) => {
                 report(&parts, None, "preflight");
@@ -93,7 +100,8 @@ where
                     if let Some(route) = route {
                         route.add_cors(&mut response, parts.headers.get(ORIGIN));
                     }
-                    Ok(response.map(ResponseBody::whole))
+                    let response = response.map(ResponseBody::whole);
+                    Ok(if is_grpc { response.into_grpc() } else { response })
                 })
             }
         }
@@ -126,7 +134,7 @@ type Boxed<R, E> = Pin<Box<dyn Future<Output = CallResult<R, E>> + Send>>;
 pin_project! {
     #[project = KindParts]
     enum Kind<F, R, E> {
-        PassThrough { #[pin] inner: F },
+        PassThrough { #[pin] inner: F, is_grpc: bool },
         Boxed { response: Boxed<R, E> },
     }
 }
@@ -139,9 +147,9 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().kind.project() {
-            KindParts::PassThrough { inner } => {
-                let response = ready!(inner.poll(cx))?;
-                Poll::Ready(Ok(response.map(ResponseBody::passed)))
+            KindParts::PassThrough { inner, is_grpc } => {
+                let response = ready!(inner.poll(cx))?.map(ResponseBody::passed);
+                Poll::Ready(Ok(if *is_grpc { response.into_grpc() } else { response }))
             }
             KindParts::Boxed { response } => response.as_mut().poll(cx),
         }

@@ -7,7 +7,7 @@ use justonce::http::{
 };
 use regex::Regex;
 
-use crate::config::{KeyFormat, KeySettings, RouteSettings, Settings, StatusSet};
+use crate::config::{KeyFormat, KeySettings, ResponseSet, RouteSettings, Settings, StatusSet};
 
 /// The layer's settings, with all routes.
 ///
@@ -93,7 +93,8 @@ fn with_key(rule: Rule, key: &KeySettings) -> anyhow::Result<Rule> {
 
 fn statuses(route: &RouteSettings) -> StatusRules {
     route.store_status.iter().fold(StatusRules::default(), |rules, rule| match rule.of {
-        StatusSet::Class(class) => rules.class(class, rule.then),
-        StatusSet::Code(code) => rules.code(code, rule.then),
+        ResponseSet::Http(StatusSet::Class(class)) => rules.class(class, rule.then),
+        ResponseSet::Http(StatusSet::Code(code)) => rules.code(code, rule.then),
+        ResponseSet::Grpc(status) => rules.grpc(status, rule.then),
     })
 }

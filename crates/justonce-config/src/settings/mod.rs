@@ -40,7 +40,7 @@ pub use proxies::{Proxies, ProxyHeader};
 pub use route::RouteSettings;
 pub(crate) use route::RouteTable;
 pub(crate) use routes::IdentityLayer;
-pub use status::{StatusRule, StatusSet};
+pub use status::{ResponseSet, StatusRule, StatusSet};
 pub use store::{
     EmbeddedSettings, NearCacheSettings, PostgresSettings, RedisSettings, StoreSettings,
 };

@@ -96,8 +96,8 @@ settings! {
         on_store_down: WhenStoreDown =
             choice(&[("refuse", WhenStoreDown::Refuse), ("pass", WhenStoreDown::Pass)]),
             default "refuse", example "pass";
-        /// What becomes of an operation by its response's status or class: `keep`, `release` or
-        /// `unknown`.
+        /// What becomes of an operation by its response's status or class, or its status of gRPC
+        /// such as `ABORTED`: `keep`, `release` or `unknown`.
         store_status: Vec<StatusRule> = statuses(), example "404=release, 5xx=keep";
         /// How long the upstream may take to respond; without it, `timeouts.response`.
         response_timeout: Duration = timeout(), like "timeouts.response", example "5m";

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use justonce_http::ResponseEffect;
+use justonce_http::{GrpcStatus, ResponseEffect};
 use serde_json::json;
 
 use crate::invalid::{Invalid, Read};
@@ -13,12 +13,38 @@ use crate::tree::{Node, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusRule {
     /// Which responses.
-    pub of: StatusSet,
+    pub of: ResponseSet,
     /// What becomes of it.
     pub then: ResponseEffect,
 }
 
 /// Which responses a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ResponseSet {
+    /// Those with a status of HTTP.
+    Http(StatusSet),
+    /// Those with a status of gRPC.
+    Grpc(GrpcStatus),
+}
+
+impl ResponseSet {
+    /// Reads `404`, `5xx` or `UNAVAILABLE`.
+    fn parse(name: &str) -> Option<Self> {
+        let grpc = || GrpcStatus::from_name(name.trim()).map(Self::Grpc);
+        StatusSet::parse(name).map(Self::Http).or_else(grpc)
+    }
+}
+
+impl fmt::Display for ResponseSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(set) => set.fmt(f),
+            Self::Grpc(status) => status.fmt(f),
+        }
+    }
+}
+
+/// Statuses of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StatusSet {
     /// A class: 5 for 5xx.
@@ -53,7 +79,8 @@ impl fmt::Display for StatusSet {
 /// A table from statuses and classes to what becomes of their operations.
 pub(super) fn statuses() -> Kind<Vec<StatusRule>> {
     let schema = || {
-        let name = "^[2-5]([xX][xX]|[0-9][0-9])$";
+        let grpc: Vec<_> = GrpcStatus::ALL.iter().map(|status| status.as_str()).collect();
+        let name = format!("^([2-5]([xX][xX]|[0-9][0-9])|{})$", grpc.join("|"));
         let properties = json!({ name: then().schema() });
         json!({
             "type": "object", "patternProperties": properties, "additionalProperties": false,
@@ -75,10 +102,11 @@ fn read(node: &Node) -> Read<Vec<StatusRule>> {
     let Value::Table(table) = &node.value else { return Ok(Vec::new()) };
     let (mut rules, mut wrong) = (Vec::new(), Vec::new());
     for (name, member) in table {
-        let of = StatusSet::parse(name);
+        let of = ResponseSet::parse(name);
         if of.is_none() {
             let message = format!(
-                "expected a status from 200 to 599 or a class from \"2xx\" to \"5xx\", found {}",
+                "expected a status from 200 to 599, a class from \"2xx\" to \"5xx\" or the name of \
+                 a status of gRPC, found {}",
                 repeated(name)
             );
             wrong

@@ -8,11 +8,12 @@ use clap::Parser;
 use http::HeaderName;
 use justonce_config::{
     self as config, AdminToken, BodyMode, ConfigError, Flags, JsonFields, KeyFormat, KeySettings,
-    KeySource, KeySyntax, Location, ResponseEffect, RouteSettings, ScopePart, ServerUrl, Settings,
-    StatusRule, StatusSet, StoreUrl, WhenBusy, WhenStoreDown,
+    KeySource, KeySyntax, Location, ResponseEffect, ResponseSet, RouteSettings, ScopePart,
+    ServerUrl, Settings, StatusRule, StatusSet, StoreUrl, WhenBusy, WhenStoreDown,
 };
 use justonce_core::store::{NEAR_AGE, NEAR_BYTES};
 use justonce_core::{AfterRetention, OnLapsed};
+use justonce_http::GrpcStatus;
 use proptest::prelude::*;
 
 const UPSTREAM: &str = "upstream = 'http://127.0.0.1:9000'\n";
@@ -106,7 +107,8 @@ fn every_kind_of_value_can_be_set_by_variables_and_flags() {
         (StatusSet::Class(5), ResponseEffect::Final),
         (StatusSet::Code(404), ResponseEffect::NotExecuted),
     ];
-    assert_eq!(route.store_status, rules.map(|(of, then)| StatusRule { of, then }));
+    let rule = |(of, then)| StatusRule { of: ResponseSet::Http(of), then };
+    assert_eq!(route.store_status, rules.map(rule));
     // The table in the flag took the place of the whole table.
     assert_eq!((settings.limits.connections, settings.limits.waiters), (5, 10_000));
 }
@@ -216,7 +218,7 @@ fn a_route_counts_more_than_the_defaults_entry_by_entry() {
         key = 'required'
         scope = ['tenant:header:x-b']
         fingerprint = { only = ['/b'] }
-        store_status = { 5xx = 'unknown', 409 = 'release' }
+        store_status = { 5xx = 'unknown', 409 = 'release', ABORTED = 'release' }
         keep_headers = ['x-both']
         [[route]]
         match = 'POST /b'
@@ -228,13 +230,17 @@ fn a_route_counts_more_than_the_defaults_entry_by_entry() {
     let places = vec![justonce_core::JsonPointer::parse("/b").unwrap()];
     assert_eq!(one.fingerprint.body, BodyMode::Json(JsonFields::Only(places)));
     assert_eq!(one.fingerprint.headers, [HeaderName::from_static("x-h")]);
-    let rule = |of, then| StatusRule { of, then };
+    let rule = |of, then| StatusRule { of: ResponseSet::Http(of), then };
     assert_eq!(
         one.store_status,
         [
             rule(StatusSet::Class(5), ResponseEffect::Unknown),
             rule(StatusSet::Code(404), ResponseEffect::NotExecuted),
             rule(StatusSet::Code(409), ResponseEffect::NotExecuted),
+            StatusRule {
+                of: ResponseSet::Grpc(GrpcStatus::Aborted),
+                then: ResponseEffect::NotExecuted,
+            },
         ]
     );
     assert_eq!(one.drop_headers, [HeaderName::from_static("x-drop")]);

@@ -165,6 +165,18 @@ fn compressed() -> Stored {
     record(State::Completed(settled(outcome(body))), vec![NoteKind::Completed])
 }
 
+/// The trailers of a response, which are headers with a colon in front.
+fn with_trailers() -> Stored {
+    let outcome = Outcome::builder()
+        .status(200)
+        .header("content-type", "application/grpc")
+        .header(":grpc-status", "0")
+        .header(":grpc-status-details-bin", "CAUSBG5vcGU")
+        .body(vec![0, 0, 0, 0, 2, 8, 1]);
+    let settled = settled(outcome.build().expect("few headers"));
+    record(State::Completed(settled), vec![NoteKind::Completed])
+}
+
 fn too_large() -> Stored {
     let large = Outcome::builder().too_large(5_000_000_000).build();
     let settled = settled(large.expect("no headers"));
@@ -194,6 +206,7 @@ fn version_1() -> Vec<(&'static str, Stored)> {
         ("record-v1-completed.bin", completed()),
         ("record-v1-completed-compressed.bin", compressed()),
         ("record-v1-completed-too-large.bin", too_large()),
+        ("record-v1-completed-with-trailers.bin", with_trailers()),
         ("record-v1-failed-for-now.bin", failed_for_now()),
         ("record-v1-failed-for-good.bin", failed_for_good()),
         ("record-v1-unknown.bin", unknown()),

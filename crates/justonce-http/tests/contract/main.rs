@@ -21,6 +21,8 @@ mod errors;
 mod execution;
 mod extract;
 mod fingerprint;
+mod grpc;
+mod grpc_streams;
 mod identity;
 mod key;
 mod limits;

@@ -340,6 +340,28 @@ async fn h32_stored_bodies_are_compressed_where_that_helps_and_nobody_notices() 
 }
 
 #[tokio::test]
+async fn h29_what_says_how_a_body_is_read_is_no_trailer() {
+    let make = || {
+        let sent = [
+            ("x-checksum", "1"),
+            ("content-length", "9"),
+            ("transfer-encoding", "chunked"),
+            ("connection", "x-own"),
+            ("te", "gzip"),
+            ("host", "elsewhere"),
+            ("idempotency-outcome", "retryable"),
+            ("idempotent-replayed", "true"),
+        ];
+        let frames = [bodies::data(vec![7; 3]), Piece::Trailers(trailers(&sent))];
+        Response::new(bodies::of(frames, None))
+    };
+    let (first, second) = twice(Rule::default(), make).await;
+    for reply in [first, second] {
+        assert_eq!(reply.trailers, Some(trailers(&[("x-checksum", "1")])));
+    }
+}
+
+#[tokio::test]
 async fn h27_an_outcome_by_an_operator_is_replayed_like_any_other() {
     use justonce_core::{Outcome, Resolution, Resolve, Resolver, Why};
     for (resolution, code) in [

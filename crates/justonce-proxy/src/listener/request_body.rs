@@ -16,7 +16,9 @@ use crate::timer::LazyTimer;
 #[derive(Debug)]
 pub struct TimeoutBody<B = Incoming> {
     body: B,
-    timeout: Duration,
+    /// None for one that may pause for ever.
+    timeout: Option<Duration>,
+    is_stream: bool,
     timer: LazyTimer,
     deadline: Option<Instant>,
 }
@@ -24,7 +26,14 @@ pub struct TimeoutBody<B = Incoming> {
 impl<B> TimeoutBody<B> {
     /// A body that may pause for this long.
     pub fn new(body: B, timeout: Duration) -> Self {
-        Self { body, timeout, timer: LazyTimer::new(), deadline: None }
+        let (timeout, timer) = (Some(timeout), LazyTimer::new());
+        Self { body, timeout, is_stream: false, timer, deadline: None }
+    }
+
+    /// It may pause for ever once something of it has come: a call that streams.
+    #[must_use]
+    pub fn stream(self, is_stream: bool) -> Self {
+        Self { is_stream, ..self }
     }
 }
 
@@ -39,9 +48,13 @@ impl<B: Body<Data = Bytes> + Unpin> Body for TimeoutBody<B> {
         let this = &mut *self;
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
             this.deadline = None;
+            if this.is_stream {
+                this.timeout = None;
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(TimeoutBodyError::Broken)));
         }
-        let deadline = *this.deadline.get_or_insert_with(|| Instant::now() + this.timeout);
+        let Some(timeout) = this.timeout else { return Poll::Pending };
+        let deadline = *this.deadline.get_or_insert_with(|| Instant::now() + timeout);
         ready!(this.timer.poll(cx, deadline));
         Poll::Ready(Some(Err(TimeoutBodyError::TimedOut)))
     }

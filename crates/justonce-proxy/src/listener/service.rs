@@ -11,7 +11,7 @@ use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use justonce_http::{BoxError, ClientAddress, ClientCertificate};
+use justonce_http::{BoxError, ClientAddress, ClientCertificate, is_grpc};
 use pin_project_lite::pin_project;
 use tower::Service;
 
@@ -117,7 +117,10 @@ impl<S: ListenerService> RequestService<S> {
         {
             request.extensions_mut().insert(certificate.clone());
         }
-        let request = request.map(|body| TimeoutBody::new(body, self.body_timeout));
+        // One that has a key is read whole, with a timeout of the layer's own.
+        let is_stream = is_grpc(request.method(), request.headers());
+        let request =
+            request.map(|body| TimeoutBody::new(body, self.body_timeout).stream(is_stream));
         let mut service = self.service.clone();
         async move {
             if !one_host {

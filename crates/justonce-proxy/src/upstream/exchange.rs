@@ -12,8 +12,8 @@ use hyper::body::Incoming;
 use justonce_http::{Cause, Unframed, UpstreamName};
 use justonce_net::refused_our_certificate;
 use tokio::task::coop::unconstrained;
-use tokio::time::Instant;
 
+use super::attempt::{Attempt, CLOSED, Phase, RequestOptions, UpstreamResponse, timed_out};
 use super::breaker::RequestEnd;
 use super::connection::Connection;
 use super::error::{ProxyError, error_response};
@@ -21,62 +21,16 @@ use super::exchange_time::ExchangeTime;
 use super::request_body::{RequestBody, SendProgress};
 use super::response_body::ProxyBody;
 use super::settings::{HostHeader, ResponseTimeout};
-use super::stream::StreamState;
+use super::stall::StallTimer;
 use super::upgrade::{self, ClientUpgrade};
+use super::upstream_body::UpstreamBody;
 use super::upstreams::{ActiveRequest, PooledConnection, Upstream, Upstreams};
 use super::{headers, http2};
 use crate::informational::InformationalSender;
-use crate::timer::LazyTimer;
 
 const NO_UPSTREAM: &str = "the circuit breakers of all upstreams are open";
 const REFUSED: &str = "the upstream refused the gateway's certificate, or that there is none";
-const NOT_PROCESSED: &str = "the upstream refused the request before it looked at it";
 const NO_FORM: &str = "HTTP/2 has no form for this request";
-const CLOSED: &str = "the upstream closed the connection before the request was sent";
-
-/// The result of a request at one upstream.
-enum Attempt {
-    Response(ConnectionResponse),
-    /// Not a byte of it was sent: the request, to be sent to another upstream, and why.
-    NotReached(Request<RequestBody>, &'static str),
-    /// It cannot be sent to such an upstream, which says nothing about that.
-    NoForm,
-    Failed(ProxyError, &'static str, Phase),
-}
-
-/// How far an exchange had come when it failed.
-#[derive(Clone, Copy, Debug)]
-enum Phase {
-    Connect,
-    Sending,
-    Waiting,
-}
-
-impl Phase {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::Sending => "sending",
-            Self::Waiting => "waiting",
-        }
-    }
-}
-
-/// A response, and the connection that its body comes from.
-struct ConnectionResponse {
-    response: Response<Incoming>,
-    // Nothing with HTTP/2: another task drives it.
-    connection: Option<Box<Connection>>,
-    progress: Option<Arc<SendProgress>>,
-}
-
-/// How one request is sent.
-#[derive(Clone, Copy)]
-struct RequestOptions {
-    response_timeout: Duration,
-    read_timeout: Duration,
-    upgrade: bool,
-}
 
 pub(super) async fn exchange(
     upstreams: &Arc<Upstreams>,
@@ -106,9 +60,9 @@ pub(super) async fn exchange(
     let mut tried = Vec::new();
     while let Some(mut active) = upstreams.next(&mut tried) {
         address(&settings.host, active.upstream(), requested.as_ref(), &mut request);
-        let attempted = match active.upstream().http2.is_some() {
-            false => attempt(active.upstream(), request, options).await,
-            true => Box::pin(attempt_http2(&mut active, request, options)).await,
+        let attempted = match &active.upstream().http2 {
+            None => attempt(active.upstream(), request, options).await,
+            Some(pool) => Box::pin(http2::attempt(pool, request, options)).await,
         };
         match attempted {
             Attempt::Response(response) => {
@@ -121,9 +75,9 @@ pub(super) async fn exchange(
                 return failed_response(error, Some(by), phase, detail);
             }
             Attempt::NoForm => {
-                let by = active.upstream().name.clone();
+                at = Some(active.upstream().name.clone());
                 active.end(RequestEnd::Abandoned);
-                return failed_response(ProxyError::NotReached, Some(by), Phase::Connect, NO_FORM);
+                return failed_response(ProxyError::NotReached, at, Phase::Connect, NO_FORM);
             }
             Attempt::NotReached(unsent, detail) => {
                 at = Some(active.upstream().name.clone());
@@ -132,6 +86,14 @@ pub(super) async fn exchange(
                 if upstreams.count() == 1 {
                     break;
                 }
+            }
+            Attempt::NotProcessed(unsent, detail) => {
+                at = Some(active.upstream().name.clone());
+                // It is alive, and told us so.
+                active.end(RequestEnd::Abandoned);
+                why = detail;
+                let Some(unsent) = unsent.filter(|_| upstreams.count() > 1) else { break };
+                request = unsent;
             }
         }
     }
@@ -159,7 +121,7 @@ fn failed_response(
 /// Clients that understand informational responses get those of the upstream, except 100: the
 /// gateway has already answered `Expect`.
 fn forward_informational(request: &mut Request<RequestBody>) {
-    let Some(sender) = request.extensions_mut().remove::<InformationalSender>() else { return };
+    let Some(sender) = request.extensions().get::<InformationalSender>().cloned() else { return };
     hyper::ext::on_informational(request, move |response| {
         if response.status() != StatusCode::CONTINUE {
             sender.send(response.status(), &headers::informational(response.headers()));
@@ -213,15 +175,14 @@ async fn attempt(
         let progress = request.body().progress();
         match send(&mut connection, request, progress.as_deref(), options).await {
             Sent::Response(response) => {
+                let response = response.map(UpstreamBody::Http1);
                 let connection = Some(connection);
-                return Attempt::Response(ConnectionResponse { response, connection, progress });
+                return Attempt::Response(UpstreamResponse { response, connection, progress });
             }
             Sent::Unsent(unsent) if fresh => return Attempt::NotReached(*unsent, CLOSED),
             Sent::Unsent(unsent) => (request, fresh) = (*unsent, true),
             Sent::Failed(error, detail) => {
-                let is_sent = progress.is_none_or(|progress| progress.is_finished());
-                let phase = if is_sent { Phase::Waiting } else { Phase::Sending };
-                return Attempt::Failed(error, detail, phase);
+                return Attempt::Failed(error, detail, Phase::of(progress.as_deref()));
             }
         }
     }
@@ -271,7 +232,10 @@ async fn send(
                 failed(&error.into_error(), progress, seen)
             }
         },
-        None => timed_out(progress),
+        None => {
+            let (error, detail) = timed_out(progress);
+            Sent::Failed(error, detail)
+        }
     }
 }
 
@@ -310,45 +274,15 @@ fn failed(error: &hyper::Error, progress: Option<&SendProgress>, seen: Seen) -> 
     Sent::Failed(ProxyError::Failed, detail)
 }
 
-/// Expires when an upstream stalls: neither responds nor takes more of the request's body.
-struct StallTimer {
-    timeout: Duration,
-    deadline: Instant,
-    frames: u64,
-}
-
-impl StallTimer {
-    fn new(timeout: Duration) -> Self {
-        Self { timeout, deadline: Instant::now() + timeout, frames: 0 }
-    }
-
-    fn poll_expired(
-        &mut self,
-        timer: &mut LazyTimer,
-        progress: Option<&SendProgress>,
-        cx: &mut Context<'_>,
-    ) -> Poll<()> {
-        while timer.poll(cx, self.deadline).is_ready() {
-            let frames = progress.map_or(0, SendProgress::frames);
-            if frames == self.frames {
-                return Poll::Ready(());
-            }
-            self.frames = frames;
-            self.deadline = Instant::now() + self.timeout;
-        }
-        Poll::Pending
-    }
-}
-
 fn responded(
     upstreams: &Upstreams,
     mut active: ActiveRequest,
-    response: ConnectionResponse,
+    response: UpstreamResponse,
     options: RequestOptions,
     client: Option<ClientUpgrade>,
 ) -> Response<ProxyBody> {
     let settings = &upstreams.settings;
-    let ConnectionResponse { mut response, mut connection, progress } = response;
+    let UpstreamResponse { mut response, mut connection, progress } = response;
     if let Some(connection) = &mut connection {
         connection.announce(headers::announced_idle_timeout(response.headers()));
     }
@@ -380,88 +314,6 @@ fn responded(
         (_, connection) => PooledConnection::new(active, connection),
     };
     response.map(|incoming| ProxyBody::upstream(incoming, pooled, options.read_timeout))
-}
-
-/// Sends a request to an upstream that speaks HTTP/2: on a connection that is open, and, if that
-/// ends before it takes the request, on another one.
-async fn attempt_http2(
-    active: &mut ActiveRequest,
-    mut request: Request<RequestBody>,
-    options: RequestOptions,
-) -> Attempt {
-    let upstream = Arc::clone(active.upstream());
-    let Some(pool) = &upstream.http2 else { return Attempt::NotReached(request, CLOSED) };
-    let connector = upstream.pool.connector();
-    let mut is_again = false;
-    loop {
-        let slot = match pool.acquire(connector).await {
-            Ok(slot) => slot,
-            Err(why) => return Attempt::NotReached(request, why),
-        };
-        let progress = request.body().progress();
-        if !http2::to_http2(&mut request, connector.tls.is_some()) {
-            return Attempt::NoForm;
-        }
-        match send_http2(slot.sender, &slot.state, request, progress.as_deref(), options).await {
-            Sent::Response(response) => {
-                active.share(slot.guard);
-                let connection = None;
-                return Attempt::Response(ConnectionResponse { response, connection, progress });
-            }
-            Sent::Unsent(mut unsent) => {
-                http2::from_http2(&mut *unsent);
-                if is_again {
-                    return Attempt::NotReached(*unsent, CLOSED);
-                }
-                (request, is_again) = (*unsent, true);
-            }
-            Sent::Failed(error, detail) => {
-                let is_sent = progress.is_none_or(|progress| progress.is_finished());
-                let phase = if is_sent { Phase::Waiting } else { Phase::Sending };
-                return Attempt::Failed(error, detail, phase);
-            }
-        }
-    }
-}
-
-async fn send_http2(
-    mut sender: http2::Sender,
-    state: &StreamState,
-    request: Request<RequestBody>,
-    progress: Option<&SendProgress>,
-    options: RequestOptions,
-) -> Sent {
-    let mut response = pin!(sender.try_send_request(request));
-    let mut stall = StallTimer::new(options.response_timeout);
-    let mut timer = LazyTimer::new();
-    let result = poll_fn(|cx| {
-        if let Poll::Ready(result) = response.as_mut().poll(cx) {
-            return Poll::Ready(Some(result));
-        }
-        stall.poll_expired(&mut timer, progress, cx).map(|()| None)
-    });
-    match result.await {
-        Some(Ok(response)) => Sent::Response(response),
-        Some(Err(mut error)) => match error.take_message() {
-            Some(unsent) => Sent::Unsent(Box::new(unsent)),
-            None => {
-                let error = error.into_error();
-                let has_begun_body = progress.is_some_and(|progress| progress.frames() > 0);
-                if http2::was_not_processed(&error, has_begun_body) {
-                    return Sent::Failed(ProxyError::NotReached, NOT_PROCESSED);
-                }
-                failed(&error, progress, Seen { wrote: true, read: state.read() })
-            }
-        },
-        None => timed_out(progress),
-    }
-}
-
-fn timed_out(progress: Option<&SendProgress>) -> Sent {
-    if progress.is_some_and(SendProgress::is_starved) {
-        return Sent::Failed(ProxyError::RequestBroken, "the request body timed out");
-    }
-    Sent::Failed(ProxyError::TimedOut, "the upstream did not answer in time")
 }
 
 /// Sends the rest of a body whose response has already begun. A client that reads the response only

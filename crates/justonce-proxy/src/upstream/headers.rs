@@ -57,6 +57,12 @@ pub(super) fn clean_response<B>(response: &mut Response<B>, via: bool) {
     *response.version_mut() = Version::HTTP_11;
 }
 
+/// Prepares the trailers of an upstream's response for the client: some clients refuse those that
+/// have headers of one hop.
+pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
+    PER_HOP.iter().for_each(|name| drop(trailers.remove(name)));
+}
+
 /// The headers of an informational response for the client.
 pub(super) fn informational(headers: &HeaderMap) -> HeaderMap {
     let mut headers = headers.clone();

@@ -5,6 +5,7 @@
 //! task of its client: a request that simply passes spawns no task and wakes none.
 
 mod address;
+mod attempt;
 mod breaker;
 mod connection;
 mod error;
@@ -19,9 +20,11 @@ mod request_body;
 mod response_body;
 mod selection;
 mod settings;
+mod stall;
 mod stream;
 mod tls;
 mod upgrade;
+mod upstream_body;
 mod upstreams;
 
 pub use address::{AddressError, UpstreamAddress};

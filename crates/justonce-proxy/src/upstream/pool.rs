@@ -12,7 +12,7 @@ use super::connection::{Connection, ConnectionSlot, Connector};
 use super::settings::ProxySettings;
 
 /// How many requests may wait for a connection of one upstream.
-const MAX_WAITING: usize = 4096;
+pub(super) const MAX_WAITING: usize = 4096;
 /// The shortest pause between two searches for expired connections.
 const MIN_REAP_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -20,7 +20,7 @@ const MIN_REAP_INTERVAL: Duration = Duration::from_millis(100);
 /// little traffic keeps few of them.
 pub(super) struct Pool {
     shared: Arc<Shared>,
-    connector: Connector,
+    connector: Arc<Connector>,
 }
 
 /// Boxed: connections are large, and moved in and out all the time.
@@ -45,7 +45,7 @@ enum Acquired {
 }
 
 impl Pool {
-    pub(super) fn new(connector: Connector, settings: &ProxySettings) -> Self {
+    pub(super) fn new(connector: Arc<Connector>, settings: &ProxySettings) -> Self {
         let max_open = settings.max_connections.min(Semaphore::MAX_PERMITS);
         let shared = Shared {
             idle: Mutex::default(),
@@ -75,7 +75,7 @@ impl Pool {
     }
 
     /// What makes its connections.
-    pub(super) const fn connector(&self) -> &Connector {
+    pub(super) fn connector(&self) -> &Connector {
         &self.connector
     }
 

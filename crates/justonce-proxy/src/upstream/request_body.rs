@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
 use justonce_http::BoxError;
 
 use crate::forwarded;
@@ -16,7 +16,21 @@ use crate::forwarded;
 /// The body of a request. Requests without one need no allocation.
 pub(super) enum RequestBody {
     Empty,
-    Streamed(UnsyncBoxBody<Bytes, BoxError>, Arc<SendProgress>),
+    Streamed(StreamedBody),
+}
+
+pub(super) struct StreamedBody {
+    body: UnsyncBoxBody<Bytes, BoxError>,
+    progress: Arc<SendProgress>,
+    read: Read,
+}
+
+/// What has been read of a body.
+enum Read {
+    Nothing,
+    /// All of it, at once.
+    Whole(Bytes),
+    Some,
 }
 
 impl RequestBody {
@@ -28,13 +42,26 @@ impl RequestBody {
         if body.is_end_stream() {
             return Self::Empty;
         }
-        Self::Streamed(body.map_err(Into::into).boxed_unsync(), Arc::default())
+        let body = body.map_err(Into::into).boxed_unsync();
+        Self::Streamed(StreamedBody { body, progress: Arc::default(), read: Read::Nothing })
+    }
+
+    /// The body from its beginning, to be sent once more, unless some of it is gone.
+    pub(super) fn again(self) -> Option<Self> {
+        match self {
+            Self::Empty => Some(Self::Empty),
+            Self::Streamed(body) => match body.read {
+                Read::Nothing => Some(Self::Streamed(body)),
+                Read::Whole(bytes) => Some(Self::new(Full::new(bytes))),
+                Read::Some => None,
+            },
+        }
     }
 
     pub(super) fn progress(&self) -> Option<Arc<SendProgress>> {
         match self {
             Self::Empty => None,
-            Self::Streamed(_, progress) => Some(Arc::clone(progress)),
+            Self::Streamed(body) => Some(Arc::clone(&body.progress)),
         }
     }
 }
@@ -47,7 +74,9 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Self::Streamed(body, progress) = &mut *self else { return Poll::Ready(None) };
+        let Self::Streamed(StreamedBody { body, progress, read }) = &mut *self else {
+            return Poll::Ready(None);
+        };
         let polled = Pin::new(&mut *body).poll_frame(cx);
         progress.starved.store(polled.is_pending(), Ordering::Relaxed);
         let mut frame = ready!(polled);
@@ -56,6 +85,13 @@ impl Body for RequestBody {
         {
             forwarded::clean_trailers(trailers);
         }
+        *read = match (&*read, &frame) {
+            (Read::Nothing, Some(Ok(frame))) if body.is_end_stream() => {
+                frame.data_ref().map_or(Read::Some, |data| Read::Whole(data.clone()))
+            }
+            (Read::Whole(whole), None) => Read::Whole(whole.clone()),
+            _ => Read::Some,
+        };
         match &frame {
             Some(Ok(_)) if !body.is_end_stream() => progress.advance(),
             Some(Ok(_)) | None => progress.end(FINISHED),
@@ -67,14 +103,14 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Streamed(body, _) => body.is_end_stream(),
+            Self::Streamed(body) => body.body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Streamed(body, _) => body.size_hint(),
+            Self::Streamed(body) => body.body.size_hint(),
         }
     }
 }
@@ -93,7 +129,7 @@ pub(super) struct SendProgress {
 }
 
 impl SendProgress {
-    fn advance(&self) {
+    pub(super) fn advance(&self) {
         self.frames.fetch_add(1, Ordering::Relaxed);
     }
 

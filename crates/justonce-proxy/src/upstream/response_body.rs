@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
+use justonce_http::BoxError;
 use thiserror::Error;
 use tokio::time::Instant;
 
 use super::exchange_time::RunningExchange;
+use super::headers::clean_trailers;
+use super::upstream_body::UpstreamBody;
 use super::upstreams::PooledConnection;
 use crate::timer::LazyTimer;
 
@@ -33,7 +35,7 @@ enum Kind {
 }
 
 struct Upstream {
-    incoming: Incoming,
+    incoming: UpstreamBody,
     pooled: Option<PooledConnection>,
     timer: LazyTimer,
     read_timeout: Duration,
@@ -61,7 +63,7 @@ impl ProxyBody {
 
     /// Without a connection in `pooled`, another task drives it.
     pub(super) fn upstream(
-        incoming: Incoming,
+        incoming: UpstreamBody,
         pooled: PooledConnection,
         read_timeout: Duration,
     ) -> Self {
@@ -92,7 +94,7 @@ impl Upstream {
     fn poll_incoming(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Some(connection) = self.pooled.as_mut().and_then(PooledConnection::connection) else {
             return Pin::new(&mut self.incoming).poll_frame(cx);
         };
@@ -139,12 +141,17 @@ impl Body for ProxyBody {
             }
             Kind::Upstream(upstream) => upstream,
         };
-        let Poll::Ready(frame) = upstream.poll_incoming(cx) else {
+        let Poll::Ready(mut frame) = upstream.poll_incoming(cx) else {
             ready!(upstream.poll_stalled(cx));
             self.end();
             return Poll::Ready(Some(Err(ProxyBodyError::Stalled)));
         };
         upstream.deadline = None;
+        if let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            clean_trailers(trailers);
+        }
         let ended = match &frame {
             Some(Ok(_)) => upstream.incoming.is_end_stream(),
             None => true,
@@ -189,7 +196,7 @@ impl fmt::Debug for Kind {
 pub enum ProxyBodyError {
     /// The upstream broke it off.
     #[error("the upstream broke off its response")]
-    Upstream(#[source] hyper::Error),
+    Upstream(#[source] BoxError),
     /// Nothing of it arrived for too long.
     #[error("the response body timed out")]
     Stalled,

@@ -14,7 +14,7 @@ use super::address::UpstreamAddress;
 use super::breaker::{Breaker, BreakerState, RequestEnd};
 use super::connection::{Connection, Connector, ConnectorTls};
 use super::health::{CheckResult, Health, HealthCheck};
-use super::http2::{Http2Guard, Http2Pool};
+use super::http2::Http2Pool;
 use super::pool::Pool;
 use super::selection::choose;
 use super::settings::{HostHeader, Protocol, ProxySettings, SettingsError};
@@ -75,11 +75,15 @@ impl Upstreams {
                 let name = settings.tls.name_of(address);
                 name.map(|name| ConnectorTls { connector, name })
             };
-            let connector = Connector {
+            let connector = Arc::new(Connector {
                 tls: tls.clone().filter(|_| address.is_tls()).map(with_name).transpose()?,
                 address: address.clone(),
                 timeout: settings.timeouts.connect,
                 protocol: settings.protocol,
+            });
+            let http2 = || {
+                let (max, idle) = (settings.max_connections, settings.timeouts.idle);
+                Http2Pool::new(Arc::clone(&connector), max, idle)
             };
             let breaker = |settings| Mutex::new(Breaker::new(settings, Instant::now()));
             Ok(Arc::new(Upstream {
@@ -89,11 +93,8 @@ impl Upstreams {
                 },
                 name: UpstreamName(address.to_string().into()),
                 address: address.clone(),
+                http2: (settings.protocol == Protocol::Http2).then(http2),
                 pool: Pool::new(connector, &settings),
-                http2: match settings.protocol {
-                    Protocol::Http1 => None,
-                    Protocol::Http2 => Some(Http2Pool::new(settings.max_connections)),
-                },
                 in_flight: AtomicUsize::new(0),
                 breaker: settings.breaker.map(breaker),
                 tripped: AtomicBool::new(false),
@@ -118,7 +119,7 @@ impl Upstreams {
             if upstream.admits() {
                 upstream.in_flight.fetch_add(1, Ordering::Relaxed);
                 let upstream = Arc::clone(upstream);
-                return Some(ActiveRequest { upstream, ended: false, shared: None });
+                return Some(ActiveRequest { upstream, ended: false });
             }
             if self.all.len() == 1 {
                 return None;
@@ -282,18 +283,11 @@ impl Upstream {
 pub(super) struct ActiveRequest {
     upstream: Arc<Upstream>,
     ended: bool,
-    // Its place on a connection that it shares.
-    shared: Option<Http2Guard>,
 }
 
 impl ActiveRequest {
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
-    }
-
-    /// It has a place on a connection that it shares, until its end.
-    pub(super) fn share(&mut self, guard: Http2Guard) {
-        self.shared = Some(guard);
     }
 
     pub(super) fn end(&mut self, end: RequestEnd) {

@@ -7,6 +7,7 @@
     reason = "a failure in a test or its helper is a failed test"
 )]
 
+mod grpc_streams;
 mod listener_handover;
 mod listener_http2;
 mod listener_limits;
@@ -18,6 +19,7 @@ mod unix_sockets;
 mod upstream_answers;
 mod upstream_health;
 mod upstream_http2;
+mod upstream_http2_places;
 mod upstream_outcomes;
 mod upstream_pass;
 mod upstream_pool;

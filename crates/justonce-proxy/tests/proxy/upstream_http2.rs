@@ -16,11 +16,13 @@ use http_body::{Body, Frame};
 use http_body_util::{BodyExt, Full};
 use justonce_http::ResponseEffect;
 use justonce_proxy::{HealthCheck, Protocol, Proxy, ProxyError, ProxySettings, UpstreamAddress};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::parts::{Dead, Upstream, proxy_settings, url};
+use crate::parts::{
+    Dead, Frames as ServerFrames, Gateway, Upstream, listener_settings, proxy_settings, read_head,
+    say, url,
+};
 
 type Respond = SendResponse<Bytes>;
 type Connection = h2::server::Connection<TcpStream, Bytes>;
@@ -159,47 +161,28 @@ async fn a_refused_stream_was_not_executed_and_a_reset_one_is_unknown() {
     }
 }
 
-/// Reads the frames of a client up to its first request, answers with these bytes, and ends.
-async fn answer_raw(mut stream: TcpStream, answer: Vec<u8>) {
-    let mut preface = [0; 24];
-    stream.read_exact(&mut preface).await.unwrap();
-    loop {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).await.unwrap();
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        let mut payload = vec![0; length];
-        stream.read_exact(&mut payload).await.unwrap();
-        if head[3] == HEADERS {
-            break;
-        }
+/// Waits for the first request, says that nothing after some stream was looked at, and ends.
+async fn go_away(stream: TcpStream, last: Option<u32>) {
+    let mut frames = ServerFrames::accept(stream).await;
+    frames.settings().await;
+    frames.request().await.unwrap();
+    if let Some(last) = last {
+        frames.go_away(last).await;
     }
-    stream.write_all(&answer).await.unwrap();
-    stream.shutdown().await.unwrap();
-    let mut rest = Vec::new();
-    let _ = stream.read_to_end(&mut rest).await;
-}
-
-const HEADERS: u8 = 1;
-const NO_SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-
-/// A GOAWAY without an error that names the last stream that was looked at.
-fn goaway(last_stream: u8) -> Vec<u8> {
-    let frame = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, last_stream, 0, 0, 0, 0];
-    [&NO_SETTINGS[..], &frame].concat()
+    frames.end().await;
 }
 
 #[tokio::test]
 async fn what_comes_after_the_last_stream_of_a_goaway_was_not_executed() {
-    let before = Upstream::start(|stream| answer_raw(stream, goaway(0))).await;
+    let before = Upstream::start(|stream| go_away(stream, Some(0))).await;
     assert_eq!(pay(&proxy(&before)).await, NOT_EXECUTED);
-    // Without a body it cannot be told whether the head had left before: hyper reports the end of
-    // the connection and that of the request alike.
+    assert_eq!(before.connections(), 2, "it was sent once more");
     let cancel = Request::post("/cancel").header("host", "shop").body(Full::<Bytes>::default());
     let response = proxy(&before).send(cancel.unwrap()).await;
     let effect = response.extensions().get::<ProxyError>().map(|error| error.effect());
-    assert_eq!((response.status().as_u16(), effect), UNKNOWN);
+    assert_eq!((response.status().as_u16(), effect), NOT_EXECUTED);
     // It looked at ours, and then the connection ended.
-    let after = Upstream::start(|stream| answer_raw(stream, goaway(1))).await;
+    let after = Upstream::start(|stream| go_away(stream, Some(1))).await;
     assert_eq!(pay(&proxy(&after)).await, UNKNOWN);
 }
 
@@ -246,7 +229,7 @@ async fn an_empty_host_is_none_and_says_nothing_about_the_upstream() {
 
 #[tokio::test]
 async fn a_connection_that_breaks_off_leaves_it_unknown() {
-    let silent = Upstream::start(|stream| answer_raw(stream, Vec::new())).await;
+    let silent = Upstream::start(|stream| go_away(stream, None)).await;
     assert_eq!(pay(&proxy(&silent)).await, UNKNOWN);
     assert_eq!(pay(&Proxy::new(speaking(url(Dead::new().address))).unwrap()).await, NOT_EXECUTED);
 
@@ -382,10 +365,6 @@ async fn no_more_requests_share_a_connection_than_its_upstream_allows() {
         let proxy = proxy.clone();
         tokio::spawn(async move { pay(&proxy).await })
     };
-    // With its answer it is known what the upstream allows.
-    let first = start();
-    ok(held.recv().await.unwrap());
-    assert_eq!(first.await.unwrap(), (200, None));
     let running: Vec<_> = (0..4).map(|_| start()).collect();
     let mut all = Vec::new();
     while all.len() < 4 {
@@ -410,4 +389,19 @@ async fn health_is_asked_in_http2() {
     settings.health = Some(HealthCheck::new("/healthz".parse().unwrap()));
     let proxy = Proxy::new(settings).unwrap();
     assert_eq!(proxy.check_health().await[0].failure, None);
+}
+
+#[tokio::test]
+async fn h50_early_hints_of_http2_are_passed_on() {
+    let upstream = serve(|_, _, mut respond, _| {
+        let hints = Response::builder().status(103).header("link", "</a.css>").body(()).unwrap();
+        respond.send_informational(hints).unwrap();
+        ok(respond);
+    })
+    .await;
+    let gateway = Gateway::start(speaking(upstream.url()), listener_settings());
+    let mut client = gateway.connect().await;
+    say(&mut client, "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").await;
+    let (head, _) = read_head(&mut client).await.unwrap();
+    assert_eq!(head.to_lowercase(), "http/1.1 103 early hints\r\nlink: </a.css>\r\n\r\n");
 }

@@ -4,13 +4,13 @@
 //! The stub looks at no key: whatever reaches it is charged.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use crate::clients::python::python;
 use crate::clients::relay::Relay;
 use crate::support::client::{Call, until};
 use crate::support::process::{Gateway, Home};
@@ -83,17 +83,6 @@ fn started(first: First, more: &str) -> (Home, Gateway, Ledger) {
     home.configure(address, &format!("{ROUTE}{more}"));
     let gateway = home.start();
     (home, gateway, ledger)
-}
-
-/// The Python that `cargo xtask services` has made, in the same place.
-fn python() -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let cache = variable("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cache")))
-        .map(|cache| cache.join("justonce"));
-    let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target");
-    cache.unwrap_or(workspace).join("python/bin/python")
 }
 
 /// An application charges once. What the SDK tells it.
