@@ -10,6 +10,7 @@
 )]
 
 mod clients;
+mod cuts;
 mod demo;
 mod faults;
 mod gateway;
