@@ -22,6 +22,7 @@ mod redis;
 mod redis_cluster;
 mod redis_sentinel;
 mod variables;
+mod web_server;
 
 pub use authority::{Authority, Certificate};
 pub use pgbouncer::{PgBouncer, PoolMode};
@@ -31,3 +32,4 @@ pub use process::{Process, ServerError, program};
 pub use redis::RedisServer;
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::RedisSentinel;
+pub use web_server::{WebServer, node_packages, python};

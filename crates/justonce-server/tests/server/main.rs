@@ -15,4 +15,5 @@ mod demo;
 mod faults;
 mod gateway;
 mod hardening;
+mod servers;
 mod support;

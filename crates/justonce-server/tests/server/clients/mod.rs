@@ -1,6 +1,8 @@
-//! The gateway with clients that we did not write: curl, and the SDK of Stripe with its retries.
+//! The gateway with clients that we did not write: curl, those of nghttp2, and the SDKs of Stripe
+//! with their retries.
 
 mod curl;
+mod nghttp2;
 mod relay;
 mod stripe;
 mod tls;
