@@ -42,6 +42,7 @@ mod caller_limits;
 mod capture;
 mod client;
 mod cors;
+mod credentials;
 mod detach;
 mod effect;
 mod execute;
