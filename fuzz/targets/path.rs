@@ -1,5 +1,5 @@
-//! Paths: two of them that one server could take for the same resource fall under one route, and the
-//! service gets the resource that the client named.
+//! Paths: two of them that one server could take for the same resource fall under one route, and
+//! the service gets the resource that the client named.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
 //! Credentials of one caller in one spelling. Pure.
 //!
-//! The name of a scheme has no case (RFC 9110, section 11.1): `bearer x` is `Bearer x`. Only schemes
-//! that are registered or widespread are taken for one: the first word of anything else may be a
-//! secret, whose case counts.
+//! The name of a scheme has no case (RFC 9110, section 11.1): `bearer x` is `Bearer x`. Only
+//! schemes that are registered or widespread are taken for one: the first word of anything else may
+//! be a secret, whose case counts.
 
 use std::borrow::Cow;
 

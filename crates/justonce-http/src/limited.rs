@@ -128,7 +128,7 @@ impl LimitedCaller<'_> {
                 };
                 Ok((begun, admitted))
             }
-            // Looking it up has stored nothing, and a claim may have lapsed: a begin says so to all.
+            // Looking it up has stored nothing, and a claim may have lapsed: a begin stores that.
             Existing::Unknown(_) => {
                 let begun = shared.engine.begin(operation).await;
                 let begun = begun.map_err(|error| BeginError::Refused(not_executed(&error)))?;
