@@ -12,9 +12,11 @@ use crate::cache;
 use crate::cmd::Cmd;
 
 /// The targets, and where their first inputs are beside their corpus.
-const TARGETS: [(&str, &[&str]); 3] = [
+const TARGETS: [(&str, &[&str]); 5] = [
     ("key", &[]),
     ("pointer", &[]),
+    ("path", &[]),
+    ("caller", &[]),
     (
         "config",
         &[
@@ -47,7 +49,7 @@ pub(crate) struct Options {
     /// How long each target runs
     #[arg(long, value_name = "N", default_value_t = 10)]
     seconds: u32,
-    /// Run only these targets: key, pointer, config
+    /// Run only these targets: key, pointer, path, caller, config
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
 }

@@ -91,13 +91,13 @@ pub(crate) const NEEDS: &[Need] = &[
     },
     Need {
         name: "Python with venv",
-        why: "the SDK of Stripe is installed into an environment of its own",
+        why: "packages that tests need are installed into an environment of its own",
         used_by: UsedBy::TestsOf(&["server"]),
         probe: &["python3", "-c", "import ensurepip, venv"],
         install: Install::Apt("python3-venv"),
     },
     Need {
-        name: "the SDK of Stripe",
+        name: "the SDK of Stripe for Python",
         why: "its own retries are sent through the gateway",
         used_by: UsedBy::TestsOf(&["server"]),
         probe: &[PYTHON, "-c", "import stripe; assert stripe.VERSION == '16.1.0'"],
@@ -109,6 +109,39 @@ pub(crate) const NEEDS: &[Need] = &[
         used_by: UsedBy::TestsOf(&["server"]),
         probe: &[PYTHON, "-c", "import grpc; assert grpc.__version__ == '1.85.1'"],
         install: Install::Python("grpcio==1.85.1"),
+    },
+    Need {
+        name: "npm",
+        why: "the SDK of Stripe for Node comes with it",
+        used_by: UsedBy::TestsOf(&["server"]),
+        probe: &["npm", "--version"],
+        install: Install::Apt("npm"),
+    },
+    Need {
+        name: "the SDK of Stripe for Node",
+        why: "its own retries are sent through the gateway",
+        used_by: UsedBy::TestsOf(&["server"]),
+        probe: &[
+            "grep",
+            "-q",
+            "\"version\": \"18.5.0\"",
+            "{versions}/node_modules/stripe/package.json",
+        ],
+        install: Install::Npm("stripe", "stripe@18.5.0"),
+    },
+    Need {
+        name: "gunicorn",
+        why: "the gateway is tested in front of servers that we did not write",
+        used_by: UsedBy::TestsOf(&["server"]),
+        probe: &[PYTHON, "-c", "import gunicorn; assert gunicorn.__version__ == '23.0.0'"],
+        install: Install::Python("gunicorn==23.0.0"),
+    },
+    Need {
+        name: "nghttp and h2load",
+        why: "the gateway is tested with clients that we did not write",
+        used_by: UsedBy::TestsOf(&["server"]),
+        probe: &["sh", "-c", "nghttp --version && h2load --version"],
+        install: Install::Apt("nghttp2-client"),
     },
     Need {
         name: "Redis",
@@ -176,8 +209,8 @@ pub(crate) const NEEDS: &[Need] = &[
     },
     Need {
         name: "nginx",
-        why: "the benchmark compares the gateway with it",
-        used_by: UsedBy::NoTest,
+        why: "the gateway is tested in front of it and behind it, and measured beside it",
+        used_by: UsedBy::TestsOf(&["server"]),
         probe: &["nginx", "-v"],
         install: Install::Apt("nginx-light"),
     },
@@ -240,6 +273,6 @@ mod tests {
     fn all_tests_together_need_what_any_of_them_does_and_nothing_of_the_benchmarks() {
         let all = needed(&[]);
         assert!(all.contains(&"promtool") && all.contains(&"PgBouncer"));
-        assert!(!all.contains(&"nginx") && !all.contains(&"wrk"));
+        assert!(all.contains(&"nginx") && !all.contains(&"wrk"));
     }
 }

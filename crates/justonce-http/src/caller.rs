@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::hash::BuildHasherDefault;
 
-use http::header::{AUTHORIZATION, COOKIE, HOST};
+use http::header::{AUTHORIZATION, COOKIE, HOST, PROXY_AUTHORIZATION};
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, request};
 use justonce_core::store::IdHasher;
 use justonce_core::{Canonical, FingerprintKey, Scope, ScopeBuilder, ScopeError};
@@ -13,6 +13,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use crate::certificate::ClientCertificate;
 use crate::claims::{Claim, TokenRefusal, VerifiedClaims};
 use crate::client::ClientAddress;
+use crate::credentials::one_spelling;
 use crate::problem::{Problem, ProblemCode};
 use crate::rule::{Rule, ScopePart};
 use crate::target::compared_host;
@@ -267,15 +268,17 @@ pub(crate) fn scope_problem(error: &ScopeError) -> Problem {
     Problem::new(ProblemCode::KeyInvalid, detail)
 }
 
-/// The lines of a header. The host is normalised.
+/// The lines of a header. The host is normalised, and so is the scheme of credentials.
 pub(crate) fn lines<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,
 ) -> impl Iterator<Item = Cow<'h, [u8]>> {
     let host = if *name == HOST { compared_host(headers) } else { None };
     let others = if host.is_some() { None } else { Some(headers.get_all(name)) };
-    let others = others.into_iter().flatten();
-    host.into_iter().chain(others.map(|line| Cow::Borrowed(line.as_bytes())))
+    let others = others.into_iter().flatten().map(HeaderValue::as_bytes);
+    let has_scheme = *name == AUTHORIZATION || *name == PROXY_AUTHORIZATION;
+    let spelled = move |line| if has_scheme { one_spelling(line) } else { Cow::Borrowed(line) };
+    host.into_iter().chain(others.map(spelled))
 }
 
 /// What identifies a caller.

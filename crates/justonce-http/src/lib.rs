@@ -44,6 +44,7 @@ mod certificate;
 mod claims;
 mod client;
 mod cors;
+mod credentials;
 mod detach;
 mod effect;
 mod execute;

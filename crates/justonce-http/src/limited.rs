@@ -79,24 +79,45 @@ impl LimitedCaller<'_> {
             // Nothing is claimed then. It may be over in this moment: then this one is not counted.
             return begin(shared, route, operation).await.map(|begun| (begun, None));
         }
-        let existing = match self.admit() {
+        // First what is known: a duplicate takes no place from a new operation, not even for as
+        // long as it is looked up.
+        if let Some(existing) = self.known(operation).await.map_err(BeginError::Run)? {
+            return self.duplicate(operation, existing).await;
+        }
+        match self.admit() {
             Ok(admitted) => match begin_at_once(shared, operation).await {
-                Ok(Begun::Claimed(claim)) => return Ok((Begun::Claimed(claim), Some(admitted))),
+                Ok(Begun::Claimed(claim)) => Ok((Begun::Claimed(claim), Some(admitted))),
+                // It was begun since.
                 Ok(Begun::Existing(existing)) => {
                     admitted.give_back();
-                    existing
+                    self.duplicate(operation, existing).await
                 }
                 Err(error) => {
                     admitted.give_back();
-                    return Err(error);
+                    Err(error)
                 }
             },
-            Err(refusal) => match shared.engine.peek(operation).await {
-                Ok(Some(existing)) => existing,
-                Ok(None) => return Err(BeginError::Refused(self.problem(refusal))),
-                Err(error) => return Err(BeginError::Refused(not_executed(&error.into()))),
+            // It may have been begun since.
+            Err(refusal) => match self.known(operation).await {
+                Ok(Some(existing)) => self.duplicate(operation, existing).await,
+                Ok(None) => Err(BeginError::Refused(self.problem(refusal))),
+                Err(error) => Err(BeginError::Refused(not_executed(&error))),
             },
-        };
+        }
+    }
+
+    /// What became of an operation, if it is known.
+    async fn known(self, operation: &Operation) -> Result<Option<Existing>, RunError> {
+        self.shared.engine.peek(operation).await.map_err(RunError::from)
+    }
+
+    /// Answers a duplicate, or waits for the operation that it repeats.
+    async fn duplicate(
+        self,
+        operation: &Operation,
+        existing: Existing,
+    ) -> Result<(Begun, Option<Admitted>), BeginError> {
+        let Self { shared, route, .. } = self;
         match existing {
             Existing::Busy(busy) if operation.concurrent_rule() != OnConcurrent::Reject => {
                 let begun = Box::pin(wait_and_begin(shared, route, operation, busy)).await?;
@@ -105,6 +126,15 @@ impl LimitedCaller<'_> {
                     Begun::Claimed(_) => Some(shared.caller_usage.force(self.id, self.limits)),
                     Begun::Existing(_) => None,
                 };
+                Ok((begun, admitted))
+            }
+            // Looking it up has stored nothing, and a claim may have lapsed: a begin stores that.
+            Existing::Unknown(_) => {
+                let begun = shared.engine.begin(operation).await;
+                let begun = begun.map_err(|error| BeginError::Refused(not_executed(&error)))?;
+                // It may have been released since.
+                let admitted = matches!(begun, Begun::Claimed(_))
+                    .then(|| shared.caller_usage.force(self.id, self.limits));
                 Ok((begun, admitted))
             }
             existing => Ok((Begun::Existing(existing), None)),

@@ -114,8 +114,10 @@ impl<S> ProtectedRequest<S> {
                     Ok(Box::pin(self.mismatch(&operation)).await)
                 }
                 Ok((Begun::Existing(existing), _)) => Ok(self.existing(&existing, &operation)),
-                Err(BeginError::Refused(problem)) => Ok(self.refuse(problem)),
-                Err(BeginError::Run(error)) => Box::pin(self.not_begun(&error, body)).await,
+                Err(BeginError::Refused(problem)) => Ok(self.refuse_known(problem, &operation)),
+                Err(BeginError::Run(error)) => {
+                    Box::pin(self.not_begun(&error, &operation, body)).await
+                }
             }
         }
     }
@@ -236,11 +238,20 @@ impl<S> ProtectedRequest<S> {
 
     async fn mismatch<R>(self, operation: &Operation) -> Response<ResponseBody<R>> {
         let problem = self.shared.mismatch(operation).await;
-        self.shared.refuse(problem, (&*self.route, &self.notes), Some(operation))
+        self.refuse_known(problem, operation)
     }
 
     fn refuse<R>(&self, problem: Problem) -> Response<ResponseBody<R>> {
         self.shared.refuse(problem, (&*self.route, &self.notes), None)
+    }
+
+    /// The same for a request whose operation has a name by now, which the logs tell.
+    fn refuse_known<R>(
+        &self,
+        problem: Problem,
+        operation: &Operation,
+    ) -> Response<ResponseBody<R>> {
+        self.shared.refuse(problem, (&*self.route, &self.notes), Some(operation))
     }
 
     async fn refuse_unread<B, R>(self, problem: Problem, body: B) -> CallResult<R, S::Error>
@@ -253,13 +264,18 @@ impl<S> ProtectedRequest<S> {
     }
 
     /// Nothing was claimed: the request is refused, or passes without protection.
-    async fn not_begun<B, R>(self, error: &RunError, body: WholeBody) -> CallResult<R, S::Error>
+    async fn not_begun<B, R>(
+        self,
+        error: &RunError,
+        operation: &Operation,
+        body: WholeBody,
+    ) -> CallResult<R, S::Error>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         B: Body<Data = Bytes, Error: Into<BoxError>>,
     {
         if !is_store_down(error) || self.route.rule.when_store_down == WhenStoreDown::Refuse {
-            return Ok(self.refuse(not_executed(error)));
+            return Ok(self.refuse_known(not_executed(error), operation));
         }
         tracing::warn!(target: "justonce::store", %error, "the store failed: passed unprotected");
         self.pass(RequestBody::whole(body)).await

@@ -22,6 +22,7 @@ use crate::gateway::Gateway;
 use crate::identity::tls_files;
 use crate::logs;
 use crate::metrics::{CERTIFICATE_RELOADS, RELOADS};
+use crate::upstreams::moved_routes;
 
 /// Editors write a file in several steps: it is read this long after the last one,
 const SETTLED: Duration = Duration::from_millis(200);
@@ -30,6 +31,9 @@ const SETTLED_AT_MOST: Duration = Duration::from_secs(2);
 /// How often the files are compared without a notification: there is none for links through other
 /// directories, nor on some network disks.
 const COMPARE_EVERY: Duration = Duration::from_secs(5);
+
+const MOVED: &str = "these routes have another upstream now: requests that are sent again and \
+                     probes of unknown operations go there, so it must have the same books";
 
 /// What is replaced while the gateway runs, beside its routes.
 pub(crate) struct Reloadable {
@@ -209,6 +213,10 @@ impl Reloader {
                 let restart = self.settings.changed_for_restart(&settings);
                 if !restart.is_empty() {
                     warn!(settings = ?restart, "these settings change only with a restart");
+                }
+                let moved = moved_routes(&self.settings, &settings);
+                if !moved.is_empty() {
+                    warn!(routes = ?moved, "{MOVED}");
                 }
                 logs::warn_about(&settings);
                 info!(why, routes = settings.routes.len(), "new routes are in force");

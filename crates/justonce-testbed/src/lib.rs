@@ -24,6 +24,7 @@ mod redis_cluster;
 mod redis_sentinel;
 mod tokens;
 mod variables;
+mod web_server;
 
 pub use authority::{Authority, Certificate};
 pub use key_server::{KeyAnswer, KeyServer};
@@ -35,3 +36,4 @@ pub use redis::RedisServer;
 pub use redis_cluster::RedisCluster;
 pub use redis_sentinel::RedisSentinel;
 pub use tokens::{SigningKey, TokenAlgorithm, jwks, unsigned};
+pub use web_server::{WebServer, node_packages, python};

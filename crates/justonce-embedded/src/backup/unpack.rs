@@ -76,16 +76,16 @@ impl Unpacker {
             return Err(occupied());
         }
         create_durable_folder(&directory).map_err(io)?;
-        // Several may find it empty at once: this file is made by one of them.
-        let list = directory.join(NEW_LIST);
-        match private().write(true).create_new(true).open(&list) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(occupied()),
-            opened => drop(opened.map_err(io)?),
-        }
-        // Another may have come to its end since.
-        if !is_alone(&directory).map_err(io)? {
-            std::fs::remove_file(&list).map_err(io)?;
-            return Err(occupied());
+        match claim(&directory, is_alone) {
+            Ok(true) => {}
+            Ok(false) => return Err(occupied()),
+            Err(error) => {
+                if made {
+                    // Unless somebody else has put something into it.
+                    let _ = std::fs::remove_dir(&directory);
+                }
+                return Err(io(error));
+            }
         }
         Ok(Self {
             directory,
@@ -240,6 +240,22 @@ fn remove_if_there(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// Makes the list in a directory: several may find it empty at once, and one of them makes this
+/// file. Whether that is this one; otherwise nothing of it remains.
+fn claim(directory: &Path, is_alone: impl Fn(&Path) -> io::Result<bool>) -> io::Result<bool> {
+    let list = directory.join(NEW_LIST);
+    match private().write(true).create_new(true).open(&list) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+        opened => drop(opened?),
+    }
+    // Another may have come to its end since.
+    let alone = is_alone(directory);
+    if !matches!(alone, Ok(true)) {
+        std::fs::remove_file(&list)?;
+    }
+    alone
+}
+
 /// Whether nothing has been written beside the list that is being made.
 fn is_alone(directory: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(directory)? {
@@ -292,4 +308,31 @@ fn numbers(head: &[u8]) -> Option<(u8, usize, u64)> {
 
 fn foreign() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "this is not the stream of a backup")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is in a directory.
+    fn names(directory: &Path) -> Vec<std::ffi::OsString> {
+        let entries = std::fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_looked_into_is_left_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        let failed = claim(place, |_| Err(io::Error::other("no more files can be opened")));
+        assert!(failed.is_err());
+        assert_eq!(names(place), [""; 0]);
+        assert!(!claim(place, |_| Ok(false)).unwrap());
+        assert_eq!(names(place), [""; 0]);
+        assert!(claim(place, is_alone).unwrap());
+        assert_eq!(names(place), [NEW_LIST]);
+        // Whoever comes second leaves it to the first.
+        assert!(!claim(place, is_alone).unwrap());
+        assert_eq!(names(place), [NEW_LIST]);
+    }
 }

@@ -87,6 +87,18 @@ impl Rate {
         full_at.saturating_sub(self.interval())
     }
 
+    /// When a bucket is full again whose rate was another one until now: what was used counts, at
+    /// the new pace, and no more than empties the bucket.
+    pub(super) fn instead_of(&self, before: &Self, full_at: Duration, now: Duration) -> Duration {
+        let missing = full_at.saturating_sub(now).as_nanos();
+        let (old, new) = (before.interval().as_nanos().max(1), self.interval().as_nanos());
+        let missing = match missing.checked_mul(new) {
+            Some(product) => u64::try_from(product / old).unwrap_or(u64::MAX),
+            None => u64::MAX,
+        };
+        now.saturating_add(Duration::from_nanos(missing).min(self.filling()))
+    }
+
     /// How much of the bucket is used, in thousandths.
     pub(super) fn used(&self, full_at: Duration, now: Duration) -> u64 {
         let missing = full_at.saturating_sub(now).as_nanos().saturating_mul(1000);
@@ -116,6 +128,28 @@ mod tests {
         assert_eq!(rate.take(full_at, later), Err(Duration::from_millis(100)));
         assert!(rate.take(rate.put_back(full_at), later).is_ok());
         assert_eq!(rate.used(full_at, Duration::from_secs(9)), 0);
+    }
+
+    #[test]
+    fn another_rate_keeps_what_was_used_and_changes_the_wait() {
+        let (slow, fast) = (Rate::new(2, 60 * SECOND), Rate::new(20, 60 * SECOND));
+        let full_at = slow.take(slow.take(SECOND, SECOND).unwrap(), SECOND).unwrap();
+        assert_eq!(slow.take(full_at, SECOND), Err(30 * SECOND));
+        // Two of twenty are used.
+        let mut faster = fast.instead_of(&slow, full_at, SECOND);
+        assert_eq!(faster, SECOND + 6 * SECOND);
+        for _ in 0..18 {
+            faster = fast.take(faster, SECOND).unwrap();
+        }
+        assert_eq!(fast.take(faster, SECOND), Err(3 * SECOND));
+        // Nobody waits for longer than an empty bucket lets wait.
+        let slower = slow.instead_of(&fast, faster, SECOND);
+        assert_eq!(slow.take(slower, SECOND), Err(30 * SECOND));
+        // Nothing was used, and the same rate changes nothing.
+        assert_eq!(fast.instead_of(&slow, Duration::ZERO, SECOND), SECOND);
+        assert_eq!(slow.instead_of(&slow, full_at, SECOND), full_at);
+        let endless = Rate::new(1, Duration::MAX).burst(u32::MAX);
+        let _ = endless.instead_of(&fast, faster, SECOND);
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl CallerUsage {
     ) -> T {
         let Some(mut set) = self.set(place) else { return act(&mut Usage::default()) };
         if let Some(entry) = set.iter_mut().find(|entry| entry.name == place.name) {
+            entry.usage.change(&entry.limits, limits, now);
             entry.limits = *limits;
             return act(&mut entry.usage);
         }
@@ -179,10 +180,10 @@ impl CallerUsage {
     }
 
     /// Does something with the usage of a caller, if it is still there.
-    fn with_known(&self, place: Place, act: impl FnOnce(&mut Usage)) {
+    fn with_known(&self, place: Place, act: impl FnOnce(&mut Usage, &CallerLimits)) {
         let Some(mut set) = self.set(place) else { return };
         if let Some(entry) = set.iter_mut().find(|entry| entry.name == place.name) {
-            act(&mut entry.usage);
+            act(&mut entry.usage, &entry.limits);
         }
     }
 
@@ -195,15 +196,23 @@ impl CallerUsage {
 impl Admitted {
     /// It was no new operation: it does not count.
     pub(crate) fn give_back(self) {
-        self.table.with_known(self.place, |usage| usage.give_back(&self.limits));
+        // Under the limits that count now: what it took was converted to them.
+        self.table.with_known(self.place, Usage::give_back);
     }
 
     /// Counts its outcome.
     pub(crate) fn add_stored(&self, bytes: u64, retention: Duration) {
         if self.limits.stored_bytes.is_some() {
             let now = self.table.now();
-            let add = |usage: &mut Usage| usage.add_stored(bytes, retention, now);
-            self.table.with(self.place, &self.limits, now, add);
+            let mut is_known = false;
+            self.table.with_known(self.place, |usage, _| {
+                usage.add_stored(bytes, retention, now);
+                is_known = true;
+            });
+            if !is_known {
+                let add = |usage: &mut Usage| usage.add_stored(bytes, retention, now);
+                self.table.with(self.place, &self.limits, now, add);
+            }
         }
     }
 }
@@ -253,6 +262,29 @@ mod tests {
         assert!(usage.admit(CallerId::Known(&hash(2)), &limits).is_ok(), "others go on");
         tokio::time::advance(2 * HOUR).await;
         assert!(admit().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_higher_rate_counts_at_once() {
+        let usage = CallerUsage::default();
+        let (slow, fast) = (Rate::new(2, HOUR), Rate::new(3600, HOUR));
+        let (slow, fast) = (CallerLimits::default().rate(slow), CallerLimits::default().rate(fast));
+        let ann = hash(1);
+        let admit = |limits: &CallerLimits| usage.admit(CallerId::Known(&ann), limits);
+        let (one, _two) = (admit(&slow).unwrap(), admit(&slow).unwrap());
+        assert_eq!(refused(&admit(&slow)), Some(Limit::Rate));
+        // The same caller after a reload.
+        for _ in 0..3598 {
+            drop(admit(&fast).unwrap());
+        }
+        let wait = admit(&fast).err().map(|refusal| refusal.retry_after);
+        assert_eq!(wait, Some(Duration::from_secs(1)));
+        // What was taken before is given back as what it is now.
+        one.give_back();
+        drop(admit(&fast).unwrap());
+        assert_eq!(refused(&admit(&fast)), Some(Limit::Rate));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(admit(&fast).is_ok());
     }
 
     #[tokio::test(start_paused = true)]

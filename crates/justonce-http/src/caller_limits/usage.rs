@@ -85,6 +85,15 @@ impl Usage {
         }
     }
 
+    /// Other limits count from now on; what was used stays used.
+    pub(super) fn change(&mut self, from: &CallerLimits, to: &CallerLimits, now: Duration) {
+        if let (Some(before), Some(after)) = (&from.rate, &to.rate)
+            && before != after
+        {
+            self.full_at = after.instead_of(before, self.full_at, now);
+        }
+    }
+
     /// Counts an outcome.
     pub(super) fn add_stored(&mut self, bytes: u64, retention: Duration, now: Duration) {
         self.stored.add(bytes, retention, now);

@@ -104,6 +104,64 @@ async fn h47_duplicates_take_no_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h47_a_replay_takes_no_place_from_a_new_operation() {
+    let (world, upstream) = (World::new(), Upstream::counting());
+    let app = world.app_with(&upstream, limited(rate(2, HOUR).concurrent(1)));
+    assert_eq!(send(&app, by("ann", "done")).await.code(), 201);
+    // The store takes its time for both.
+    world.probe.hold("begin");
+    world.probe.hold("peek");
+    let replay = spawn(&app, by("ann", "done"));
+    pass(SECOND).await;
+    let new = spawn(&app, by("ann", "new"));
+    pass(SECOND).await;
+    world.probe.let_go();
+    assert!(replay.await.unwrap().is_replay());
+    assert_eq!(new.await.unwrap().code(), 201);
+    assert_limited(&send(&app, by("ann", "third")).await, "rate");
+}
+
+#[tokio::test(start_paused = true)]
+async fn h47_a_lapsed_claim_becomes_unknown_with_its_duplicate() {
+    let (world, (upstream, _go)) = (World::new(), Upstream::waiting());
+    let lease = policy(OnLapsed::Hold).lease(SECOND).build().unwrap();
+    let app = world.app_with(&upstream, limited(rate(9, HOUR)).with_policy(lease));
+    // Its owner is as good as dead.
+    for step in ["renew", "abandon", "complete", "fail", "release"] {
+        world.probe.hold(step);
+    }
+    let _lost = spawn(&app, by("ann", "k"));
+    upstream.called(1).await;
+    let other = world.second();
+    pass(HOUR).await;
+    assert_eq!(other.record().await.state_name(), StateName::InProgress);
+    let app = other.app_with(&upstream, limited(rate(9, HOUR)));
+    assert_problem(&send(&app, by("ann", "k")).await, 409, "outcome-unknown");
+    assert_eq!(other.record().await.state_name(), StateName::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h47_the_scheme_of_a_credential_has_no_case() {
+    let (world, upstream) = (World::new(), Upstream::counting());
+    let app = world.app_with(&upstream, limited(rate(2, HOUR)));
+    assert_eq!(send(&app, by("Bearer x", "a")).await.code(), 201);
+    assert!(send(&app, by("bearer x", "a")).await.is_replay(), "one caller, one operation");
+    assert_eq!(send(&app, by("BEARER  x", "b")).await.code(), 201);
+    assert_limited(&send(&app, by("bearer x", "c")).await, "rate");
+    assert_eq!(send(&app, by("bearer X", "c")).await.code(), 201, "the token has a case");
+    // Also where the header names something else.
+    for part in [
+        ScopePart::Principal(http::header::AUTHORIZATION),
+        ScopePart::Tenant(http::header::AUTHORIZATION),
+    ] {
+        let rule = limited(rate(2, HOUR)).scope(vec![part]);
+        let app = world.app_with(&upstream, rule);
+        assert_eq!(send(&app, by("Basic YTpi", "d")).await.code(), 201);
+        assert!(send(&app, by("basic YTpi", "d")).await.is_replay());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn h47_slow_calls_of_one_caller_do_not_stop_others() {
     let limits = Limits { max_concurrent: 5, queue_timeout: SECOND, ..Limits::default() };
     let (world, (upstream, go)) = (World::with(limits), Upstream::waiting());

@@ -8,6 +8,7 @@
     reason = "all of this is tests: a helper that fails, fails its test"
 )]
 
+mod oracles;
 mod support;
 
 mod caller_limits;
@@ -30,6 +31,7 @@ mod logs_and_metrics;
 mod lookup;
 mod marks;
 mod paths;
+mod properties;
 mod replay;
 mod reports;
 mod routes;

@@ -2,9 +2,12 @@
 
 use axum::body::Body;
 use http::Request;
-use justonce_core::OnLapsed;
 use justonce_core::store::ListQuery;
-use justonce_http::{ClientAddress, Cors, KeyPresence, Preflights, RequestReport, Rule, ScopePart};
+use justonce_core::{OnLapsed, StoreErrorKind};
+use justonce_http::{
+    CallerLimits, ClientAddress, Cors, KeyPresence, Preflights, Rate, RequestReport, Rule,
+    ScopePart,
+};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::logs_and_metrics::Log;
@@ -112,6 +115,30 @@ async fn h54_it_is_told_how_each_request_was_answered() {
         let hash = report.key_hash();
         assert_eq!(hash.is_some_and(|hash| hash.starts_with('#') && hash.len() == 13), is_known);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn h54_a_refusal_names_the_operation_that_it_is_about() {
+    let (world, upstream) = (World::new(), Upstream::counting());
+    let hour = std::time::Duration::from_secs(3600);
+    let limits = CallerLimits::default().rate(Rate::new(1, hour));
+    let app = world.app_with(&upstream, Rule::default().caller_limits(limits));
+    let mut told = Vec::new();
+    for key in ["a", "b"] {
+        let (request, report) = reported(payment(key));
+        send(&app, request).await;
+        told.push((report.answer(), report.record(), report.key_hash()));
+    }
+    let [(first, one, first_key), (second, other, second_key)] = told.try_into().unwrap();
+    assert_eq!((first, second), (Some("executed"), Some("limited")));
+    assert!(one.is_some() && other.is_some() && one != other);
+    assert!(first_key.is_some() && second_key.is_some() && first_key != second_key);
+    // The same goes for a store that is away.
+    world.probe.fail_as("begin", StoreErrorKind::Unavailable);
+    let (request, report) = reported(payment("c"));
+    let app = world.app(&upstream);
+    assert_problem(&send(&app, request).await, 503, "store-unavailable");
+    assert!(report.record().is_some() && report.key_hash().is_some());
 }
 
 #[tokio::test]

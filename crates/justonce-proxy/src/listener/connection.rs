@@ -21,7 +21,7 @@ use super::refused::{Ended, Observer, RefusalReason, RefusedRequest};
 use super::service::{ListenerService, RequestService};
 use super::settings::{
     FIRST_BYTES, ListenerSettings, MAX_ERROR_STREAMS, MAX_RESET_STREAMS, MAX_STREAMS,
-    MIN_HEAD_BYTES, PING_INTERVAL, PING_TIMEOUT,
+    MIN_HEAD_BYTES, PING_INTERVAL, PING_TIMEOUT, WINDOW_BYTES,
 };
 use super::throttle::Throttle;
 use super::tracker::{Asker, ConnectionGuard, ConnectionTracker, Stage};
@@ -67,6 +67,8 @@ impl ConnectionServer {
             .max_concurrent_streams(MAX_STREAMS)
             .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
             .max_local_error_reset_streams(MAX_ERROR_STREAMS)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
             .max_header_list_size(u32::try_from(max_head_bytes).unwrap_or(u32::MAX))
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);

@@ -3,9 +3,11 @@
 
 mod checks;
 mod choice;
+mod moved;
 mod named;
 mod settings;
 
 pub(crate) use choice::RouteProxies;
+pub(crate) use moved::moved_routes;
 pub(crate) use named::{UpstreamSet, Upstreams};
 pub(crate) use settings::problems;

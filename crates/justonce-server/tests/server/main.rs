@@ -10,8 +10,10 @@
 )]
 
 mod clients;
+mod cuts;
 mod demo;
 mod faults;
 mod gateway;
 mod hardening;
+mod servers;
 mod support;

@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::clients::python::python;
 use crate::support::process::{Gateway, Home};
+use justonce_testbed::python;
 
 const ROUTE: &str = "upstreams.default.protocol = 'http2'\n\
                      [[route]]\nmatch = 'POST /shop.Payments/Pay'\nname = 'pay'\n\

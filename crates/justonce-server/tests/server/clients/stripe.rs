@@ -1,16 +1,16 @@
-//! The official SDK of Stripe for Python, through the gateway to a stub of Stripe.
+//! The official SDKs of Stripe for Python and for Node, through the gateway to a stub of Stripe.
 //!
-//! The SDK makes the key and retries by itself: after a broken connection, after 409, after 5xx.
-//! The stub looks at no key: whatever reaches it is charged.
+//! An SDK makes the key and retries by itself: after a broken connection, after 409, after 5xx. The
+//! stub looks at no key: whatever reaches it is charged.
 
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
+use justonce_testbed::{node_packages, python};
 use serde_json::{Value, json};
 
-use crate::clients::python::python;
 use crate::clients::relay::Relay;
 use crate::support::client::{Call, until};
 use crate::support::process::{Gateway, Home};
@@ -18,7 +18,7 @@ use crate::support::upstream::{Connection, Message, Upstream};
 
 const ROUTE: &str = "[[route]]\nmatch = 'POST /v1/charges'\nname = 'charges'\nkey = 'required'\n\
                      fingerprint = { body = 'form' }\n";
-/// How often the SDK tries again.
+/// How often an SDK tries again.
 const RETRIES: &str = "3";
 /// Longer than anything takes, in seconds.
 const PATIENT: &str = "25";
@@ -85,17 +85,43 @@ fn started(first: First, more: &str) -> (Home, Gateway, Ledger) {
     (home, gateway, ledger)
 }
 
-/// An application charges once. What the SDK tells it.
-fn application(address: SocketAddr, timeout: &str) -> Value {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/clients/charge.py");
-    let output = Command::new(python())
-        .args([script, &format!("http://{address}"), RETRIES, timeout])
-        .env("NO_PROXY", "*")
-        .output()
-        .expect("the SDK of Stripe is missing: run `cargo xtask services`");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    serde_json::from_slice(&output.stdout).expect(&errors)
+/// The SDKs, each with an application of a few lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sdk {
+    Python,
+    Node,
+}
+
+const SDKS: [Sdk; 2] = [Sdk::Python, Sdk::Node];
+
+impl Sdk {
+    /// An application charges once. What its SDK tells it.
+    fn charge(self, address: SocketAddr, timeout: &str) -> Value {
+        let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/clients");
+        let mut command = match self {
+            Self::Python => Command::new(python()),
+            Self::Node => Command::new("node"),
+        };
+        let script = if self == Self::Python { "charge.py" } else { "charge.cjs" };
+        command
+            .args([&format!("{scripts}/{script}"), &format!("http://{address}"), RETRIES, timeout])
+            .env("NO_PROXY", "*")
+            .env("NODE_PATH", node_packages());
+        let output = command.output();
+        let output = output.expect("an SDK of Stripe is missing: run `cargo xtask services`");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        serde_json::from_slice(&output.stdout).expect(&errors)
+    }
+
+    /// The key that it has made.
+    fn is_its_key(self, key: &str) -> bool {
+        let uuid = match self {
+            Self::Python => Some(key),
+            Self::Node => key.strip_prefix("stripe-node-retry-"),
+        };
+        uuid.is_some_and(|uuid| uuid::Uuid::try_parse(uuid).is_ok())
+    }
 }
 
 fn the_charge() -> Value {
@@ -104,27 +130,29 @@ fn the_charge() -> Value {
 
 #[test]
 fn a_charge_passes_with_the_sdks_own_key() {
-    let (_home, gateway, ledger) = started(First::Answers, "");
-    assert_eq!(application(gateway.address, PATIENT), the_charge());
-    let charged = ledger.lock().unwrap().clone();
-    let [charged] = charged.try_into().unwrap();
-    // The key comes bare, as the SDK sends it, and goes on bare.
-    let key = charged.header("idempotency-key").unwrap().to_owned();
-    assert!(uuid::Uuid::try_parse(&key).is_ok(), "{key}");
-    assert!(charged.text().contains("description=10%25+off"), "{}", charged.text());
-    // The same form in another order and with other escapes is the same request.
-    let form = charged.text();
-    let mut fields: Vec<&str> = form.split('&').collect();
-    fields.reverse();
-    let again = fields.join("&").replace("tok_visa", "tok%5Fvisa");
-    assert_ne!(form, again);
-    let credential = charged.header("authorization").unwrap();
-    let replay = post(gateway.address, &key, credential, &again);
-    assert_eq!((replay.status(), replay.header("idempotent-replayed")), (200, Some("true")));
-    assert!(replay.text().contains("ch_1"), "{replay:?}");
-    let other = form.replace("2000", "2001");
-    assert_eq!(post(gateway.address, &key, credential, &other).status(), 422);
-    assert_eq!(ledger.lock().unwrap().len(), 1);
+    for sdk in SDKS {
+        let (_home, gateway, ledger) = started(First::Answers, "");
+        assert_eq!(sdk.charge(gateway.address, PATIENT), the_charge());
+        let charged = ledger.lock().unwrap().clone();
+        let [charged] = charged.try_into().unwrap();
+        // The key comes bare, as the SDK sends it, and goes on bare.
+        let key = charged.header("idempotency-key").unwrap().to_owned();
+        assert!(sdk.is_its_key(&key), "{sdk:?} {key}");
+        assert!(charged.text().contains("description=10%25"), "{}", charged.text());
+        // The same form in another order and with other escapes is the same request.
+        let form = charged.text();
+        let mut fields: Vec<&str> = form.split('&').collect();
+        fields.reverse();
+        let again = fields.join("&").replace("tok_visa", "tok%5Fvisa");
+        assert_ne!(form, again);
+        let credential = charged.header("authorization").unwrap();
+        let replay = post(gateway.address, &key, credential, &again);
+        assert_eq!((replay.status(), replay.header("idempotent-replayed")), (200, Some("true")));
+        assert!(replay.text().contains("ch_1"), "{replay:?}");
+        let other = form.replace("2000", "2001");
+        assert_eq!(post(gateway.address, &key, credential, &other).status(), 422);
+        assert_eq!(ledger.lock().unwrap().len(), 1);
+    }
 }
 
 fn post(address: SocketAddr, key: &str, credential: &str, body: &str) -> Message {
@@ -142,56 +170,66 @@ fn post(address: SocketAddr, key: &str, credential: &str, body: &str) -> Message
 /// Whether the charge took effect is not known: the SDK's retries must not charge again.
 #[test]
 fn h22_retries_after_a_dropped_connection_never_charge_twice() {
-    let (_home, gateway, ledger) = started(First::Drops, "");
-    let relay = Relay::losing(0, gateway.address);
-    let told = application(relay.address, PATIENT);
-    assert_eq!(told["status"], 409, "{told}");
-    assert_eq!(ledger.lock().unwrap().len(), 1);
-    let log = gateway.log_line("outcome-unknown");
-    assert!(log.contains("charges"), "the retries met the record: {log}");
+    for sdk in SDKS {
+        let (_home, gateway, ledger) = started(First::Drops, "");
+        let relay = Relay::losing(0, gateway.address);
+        let told = sdk.charge(relay.address, PATIENT);
+        assert_eq!((&told["status"], &told["id"]), (&json!(409), &Value::Null), "{told}");
+        assert_eq!(ledger.lock().unwrap().len(), 1);
+        let log = gateway.log_line("outcome-unknown");
+        assert!(log.contains("charges"), "the retries met the record: {log}");
+    }
 }
 
 #[test]
 fn h26_retries_after_a_500_never_charge_twice() {
-    let (_home, gateway, ledger) = started(First::Fails, "");
-    let told = application(gateway.address, PATIENT);
-    assert_eq!(told["status"], 409, "{told}");
-    assert_eq!(ledger.lock().unwrap().len(), 1);
-    gateway.log_line("outcome-unknown");
+    for sdk in SDKS {
+        let (_home, gateway, ledger) = started(First::Fails, "");
+        let told = sdk.charge(gateway.address, PATIENT);
+        assert_eq!((&told["status"], &told["id"]), (&json!(409), &Value::Null), "{told}");
+        assert_eq!(ledger.lock().unwrap().len(), 1);
+        gateway.log_line("outcome-unknown");
+    }
 }
 
 /// The same service with a route that keeps 5xx: the retries get the 500 again, as Stripe does.
 #[test]
 fn a_500_that_is_kept_is_what_the_retries_get() {
-    let (_home, gateway, ledger) = started(First::Fails, "store_status = { '5xx' = 'keep' }\n");
-    let told = application(gateway.address, PATIENT);
-    assert_eq!(told, json!({ "error": "APIError", "status": 500 }));
-    assert_eq!(ledger.lock().unwrap().len(), 1);
+    for (sdk, error) in [(Sdk::Python, "APIError"), (Sdk::Node, "StripeAPIError")] {
+        let (_home, gateway, ledger) = started(First::Fails, "store_status = { '5xx' = 'keep' }\n");
+        let told = sdk.charge(gateway.address, PATIENT);
+        assert_eq!(told, json!({ "error": error, "status": 500 }));
+        assert_eq!(ledger.lock().unwrap().len(), 1);
+    }
 }
 
 #[test]
 fn h19_a_charge_that_takes_long_is_found_by_a_retry() {
-    let (tell, told) = channel();
-    let waits = "on_concurrent = 'wait 20s'\n";
-    let (_home, gateway, ledger) = started(First::Waits(told), waits);
-    let address = gateway.address;
-    // The first try gives up after two seconds; its retry waits for the same charge.
-    let application = std::thread::spawn(move || application(address, "2"));
-    until(
-        "a retry",
-        || Call::get(gateway.admin, "/metrics").text(),
-        |text| text.contains("idempotency_waiters{route=\"charges\"} 1"),
-    );
-    tell.send(()).unwrap();
-    assert_eq!(application.join().unwrap(), the_charge());
-    assert_eq!(ledger.lock().unwrap().len(), 1);
+    for sdk in SDKS {
+        let (tell, told) = channel();
+        let waits = "on_concurrent = 'wait 20s'\n";
+        let (_home, gateway, ledger) = started(First::Waits(told), waits);
+        let address = gateway.address;
+        // The first try gives up after two seconds; its retry waits for the same charge.
+        let application = std::thread::spawn(move || sdk.charge(address, "2"));
+        until(
+            "a retry",
+            || Call::get(gateway.admin, "/metrics").text(),
+            |text| text.contains("idempotency_waiters{route=\"charges\"} 1"),
+        );
+        tell.send(()).unwrap();
+        assert_eq!(application.join().unwrap(), the_charge());
+        assert_eq!(ledger.lock().unwrap().len(), 1);
+    }
 }
 
 #[test]
 fn h19_an_answer_that_was_lost_is_replayed_to_the_retry() {
-    let (_home, gateway, ledger) = started(First::Answers, "");
-    let relay = Relay::losing(2, gateway.address);
-    assert_eq!(application(relay.address, PATIENT), the_charge());
-    assert_eq!(relay.connections(), 3, "two answers were lost, the third arrived");
-    assert_eq!(ledger.lock().unwrap().len(), 1);
+    for sdk in SDKS {
+        let (_home, gateway, ledger) = started(First::Answers, "");
+        let relay = Relay::losing(2, gateway.address);
+        assert_eq!(sdk.charge(relay.address, PATIENT), the_charge());
+        assert_eq!(relay.connections(), 3, "two answers were lost, the third arrived");
+        assert_eq!(ledger.lock().unwrap().len(), 1);
+    }
 }

@@ -104,6 +104,22 @@ fn h54_each_request_has_a_line_with_all_that_is_known() {
     assert!(!logged.lines(1).join("").contains("secret"), "{line}");
 }
 
+#[test]
+fn h54_a_request_that_a_limit_refuses_has_its_key_and_record_too() {
+    let limits = "[defaults.per_caller]\nrate = '1/h'\n";
+    let logged = Logged::start(&format!("access_log.format = 'json'\n{limits}"));
+    let pay = |key| logged.send("POST /payments", &[("idempotency-key", key)], BODY);
+    let mut first = pay("a");
+    logged.upstream.accept().read();
+    // The service has gone: what became of it does not matter here.
+    first.answer();
+    assert_eq!(pay("b").answer().status(), 429);
+    let line = logged.json(2);
+    assert_eq!((&line["answer"], &line["status"]), (&"limited".into(), &429.into()), "{line}");
+    assert!(line["key"].as_str().is_some_and(|key| key.starts_with('#')), "{line}");
+    assert!(line["record"].is_string(), "{line}");
+}
+
 /// What of a line tells how a request was answered.
 #[derive(Debug, PartialEq, Eq)]
 struct Ended {

@@ -36,6 +36,22 @@ fn a_changed_file_and_sighup_change_the_routes() {
 }
 
 #[test]
+fn a_route_that_gets_another_upstream_is_warned_of() {
+    let (home, old, new) = (Home::new(), Upstream::new(), Upstream::new());
+    home.configure(old.address(), OPTIONAL);
+    let gateway = home.start();
+    home.configure(new.address(), OPTIONAL);
+    let line = gateway.log_line("another upstream now");
+    assert!(line.contains("WARN") && line.contains("POST /payments"), "{line}");
+    assert!(line.contains("default"), "{line}");
+    // What stays where it was is not worth a word.
+    home.configure(new.address(), REQUIRED);
+    let lines = gateway.log_up_to("new routes are in force");
+    let lines = [lines, gateway.log_up_to("new routes are in force")].concat();
+    assert!(!lines.iter().any(|line| line.contains("another upstream now")), "{lines:?}");
+}
+
+#[test]
 fn a_bad_file_leaves_the_old_routes_in_force_loudly() {
     let (home, upstream) = (Home::new(), Upstream::new());
     let address = upstream.address();

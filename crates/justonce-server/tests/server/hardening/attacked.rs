@@ -1,7 +1,7 @@
 //! A gateway under attack.
 
 use std::io::{BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,12 +29,34 @@ impl Attacked {
         Self { _home: home, gateway, asked: upstream.serve(), checks: 0 }
     }
 
+    /// The same with a service that answers GET with so many bytes.
+    pub(crate) fn serving_large(more: &str, bytes: usize) -> Self {
+        let (home, upstream) = (Home::new(), Upstream::new());
+        home.configure(upstream.address(), more);
+        let gateway = home.start();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            let large = Arc::new(vec![b'x'; bytes]);
+            loop {
+                let (mut connection, large) = (upstream.accept(), Arc::clone(&large));
+                let count = Arc::clone(&count);
+                std::thread::spawn(move || {
+                    while let Some(request) = connection.try_read() {
+                        count.fetch_add(1, Ordering::SeqCst);
+                        let is_get = request.start.starts_with("GET ");
+                        let body = if is_get { &large } else { &request.body };
+                        connection.answer("201 Created", &[], body);
+                    }
+                });
+            }
+        });
+        Self { _home: home, gateway, asked, checks: 0 }
+    }
+
     /// A connection of an attacker.
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.gateway.address).unwrap();
-        stream.set_read_timeout(Some(LIMIT)).unwrap();
-        stream.set_write_timeout(Some(LIMIT)).unwrap();
-        stream
+        connect(self.gateway.address)
     }
 
     /// Sends bytes, and reads until the gateway closes the connection.
@@ -81,6 +103,14 @@ impl Attacked {
         let memory = self.gateway.resident_mib();
         assert!(memory < MEMORY_MIB, "{memory} MiB");
     }
+}
+
+/// A connection that does not wait for ever.
+pub(crate) fn connect(gateway: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(gateway).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream.set_write_timeout(Some(LIMIT)).unwrap();
+    stream
 }
 
 /// Everything until the connection ends, however it ends.

@@ -1,59 +1,17 @@
 //! Floods of HTTP/2 frames, written by hand.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 
-use crate::hardening::attacked::{Attacked, heard};
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-/// `GET http://t/`, in the short forms that every peer knows.
-const GET: &[u8] = b"\x82\x86\x84\x41\x01t";
-/// The reason "no longer wanted".
-const CANCEL: &[u8] = &[0, 0, 0, 8];
-/// Far more than any client sends.
-const FLOOD: u32 = 100_000;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let [_, length @ ..] = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-/// A connection that speaks HTTP/2.
-fn greeted(attacked: &Attacked) -> TcpStream {
-    let mut stream = attacked.connect();
-    stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
-    assert_eq!(next_frame(&mut stream).0, SETTINGS);
-    stream
-}
-
-/// Sends the frames of many rounds until the gateway has had enough. How many rounds it took.
-fn flood(stream: &mut TcpStream, mut round: impl FnMut(u32) -> Vec<u8>) -> u32 {
-    for number in 0..FLOOD {
-        if stream.write_all(&round(number)).is_err() {
-            return number;
-        }
-    }
-    FLOOD
-}
-
-/// Reads in the background, so that the flood is not stopped by a full line.
-fn with_reader(stream: &TcpStream) -> std::thread::JoinHandle<Vec<u8>> {
-    let mut reader = stream.try_clone().unwrap();
-    std::thread::spawn(move || heard(&mut reader))
-}
+use crate::hardening::attacked::Attacked;
+use crate::hardening::frames::{
+    CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, FLOOD, GET, HEADERS, PING, POST,
+    RST_STREAM, SETTINGS, field, flood, frame, greeted, next_frame, with_reader,
+};
 
 #[test]
 fn rapid_resets_end_the_connection() {
     let mut attacked = Attacked::start("");
-    let mut stream = greeted(&attacked);
+    let mut stream = greeted(attacked.gateway.address);
     let reader = with_reader(&stream);
     let rounds = flood(&mut stream, |number| {
         let id = number * 2 + 1;
@@ -69,7 +27,7 @@ fn rapid_resets_end_the_connection() {
 #[test]
 fn an_endless_head_ends_the_connection() {
     let mut attacked = Attacked::start("");
-    let mut stream = greeted(&attacked);
+    let mut stream = greeted(attacked.gateway.address);
     let reader = with_reader(&stream);
     stream.write_all(&frame(HEADERS, END_STREAM, 1, GET)).unwrap();
     // A field that is not indexed: `x: aaa…`.
@@ -87,7 +45,7 @@ fn an_endless_head_ends_the_connection() {
 fn answers_that_nobody_reads_do_not_pile_up() {
     for kind in [PING, SETTINGS] {
         let mut attacked = Attacked::start("");
-        let mut stream = greeted(&attacked);
+        let mut stream = greeted(attacked.gateway.address);
         stream.set_write_timeout(Some(std::time::Duration::from_secs(2))).unwrap();
         let payload: &[u8] = if kind == PING { &[0; 8] } else { &[] };
         let many = frame(kind, 0, 0, payload).repeat(100);
@@ -102,14 +60,8 @@ fn answers_that_nobody_reads_do_not_pile_up() {
 #[test]
 fn h34_a_body_over_the_limit_is_answered_before_it_is_sent() {
     let mut attacked = Attacked::start("");
-    let mut stream = greeted(&attacked);
-    let field = |name: &str, value: &str| {
-        let length = |text: &str| u8::try_from(text.len()).unwrap();
-        let (name, value) = ([&[0, length(name)], name.as_bytes()].concat(), value);
-        [&name[..], &[length(value)], value.as_bytes()].concat()
-    };
-    // `POST http://t/`
-    let mut head = b"\x83\x86\x84\x41\x01t".to_vec();
+    let mut stream = greeted(attacked.gateway.address);
+    let mut head = POST.to_vec();
     head.extend(field("idempotency-key", "k"));
     head.extend(field("content-length", "20000000"));
     stream.write_all(&frame(HEADERS, END_HEADERS, 1, &head)).unwrap();
@@ -126,13 +78,4 @@ fn h34_a_body_over_the_limit_is_answered_before_it_is_sent() {
     assert_eq!(reset, [0; 4], "the reason is no error");
     assert_eq!(attacked.asked(), 0);
     attacked.is_well();
-}
-
-fn next_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
-    let mut head = [0; 9];
-    stream.read_exact(&mut head).unwrap();
-    let [a, b, c, kind, ..] = head;
-    let mut payload = vec![0; usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap()];
-    stream.read_exact(&mut payload).unwrap();
-    (kind, payload)
 }

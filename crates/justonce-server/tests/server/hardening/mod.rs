@@ -3,7 +3,9 @@
 
 mod attacked;
 mod connections;
+mod frames;
 mod http2;
+mod http2_abuse;
 mod injection;
 mod malformed;
 mod memory;
