@@ -2,7 +2,7 @@
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
-    LINK, LOCATION, RETRY_AFTER, VARY,
+    LINK, LOCATION, RETRY_AFTER, VARY, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
@@ -14,7 +14,7 @@ use crate::problem::Instance;
 static EXPOSED: [HeaderName; 4] = [REPLAYED, STATUS, LIFETIME, RETRY_AFTER];
 /// What they may read of problems, too. In a response of the service these are its own, and it
 /// decides about them.
-static EXPOSED_OF_PROBLEMS: [HeaderName; 2] = [LINK, LOCATION];
+static EXPOSED_OF_PROBLEMS: [HeaderName; 3] = [LINK, LOCATION, WWW_AUTHENTICATE];
 
 const TRUE: HeaderValue = HeaderValue::from_static("true");
 

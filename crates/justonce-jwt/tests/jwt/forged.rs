@@ -184,7 +184,7 @@ async fn h43_only_one_token_in_the_right_place_counts() {
     let long = "a".repeat(MAX_TOKEN_BYTES + 1);
     assert_eq!(verify(&verifier, &long).await, Err(TokenRefusal::TooLong));
     let mut other = headers("Basic YTpi");
-    other.insert("x-id-token", token.parse().unwrap());
+    other.insert("x-other-token", token.parse().unwrap());
     assert_eq!(verify_in(&verifier, &other).await, Err(TokenRefusal::Missing));
 }
 
@@ -199,23 +199,25 @@ async fn h43_two_issuers_do_not_speak_for_each_other() {
     let (own, other): (SigningKey, SigningKey) = (es256("a"), es256("a"));
     let (first, second) = (server(&[&own]), server(&[&other]));
     let evil = "https://evil.example.com";
-    let (verifier, _) = verifier(vec![issuer(&first), in_header(&second, evil, "x-id-token")]);
+    let (verifier, _) = verifier(vec![issuer(&first), in_header(&second, evil, "x-other-token")]);
     let mut of_other = claims();
     of_other["iss"] = json!(evil);
     // Each in its own header and with its own key.
-    assert_alice(&verify(&verifier, &own.token(&claims())).await);
+    let (of_own, of_partner) = (own.token(&claims()), other.token(&of_other));
+    assert_alice(&verify(&verifier, &of_own).await);
     let id_token = |token: &str| {
-        let name = HeaderName::from_static("x-id-token");
+        let name = HeaderName::from_static("x-other-token");
         http::HeaderMap::from_iter([(name, HeaderValue::from_str(token).unwrap())])
     };
-    let found = verify_in(&verifier, &id_token(&other.token(&of_other))).await.unwrap();
+    let found = verify_in(&verifier, &id_token(&of_partner)).await.unwrap();
     assert_eq!((found.issuer(), ISSUER == evil), (evil, false));
     // The key of one does not sign for the other, nor does its header carry the other's tokens.
     let crossed = verify(&verifier, &other.token(&claims())).await;
     assert_eq!(crossed, Err(TokenRefusal::Signature));
-    let elsewhere = verify(&verifier, &other.token(&of_other)).await;
+    // Not even one that was verified before.
+    let elsewhere = verify(&verifier, &of_partner).await;
     assert_eq!(elsewhere, Err(TokenRefusal::Issuer));
-    let elsewhere = verify_in(&verifier, &id_token(&own.token(&claims()))).await;
+    let elsewhere = verify_in(&verifier, &id_token(&of_own)).await;
     assert_eq!(elsewhere, Err(TokenRefusal::Issuer));
     // Two tokens are one too many.
     let mut both = headers(&format!("Bearer {}", own.token(&claims())));

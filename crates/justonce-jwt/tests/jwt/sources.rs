@@ -47,7 +47,10 @@ async fn h43_a_file_of_keys_is_read_again_when_it_changes() {
     // Also without a token that asks for the new key.
     write(&path, &jwks(&[&new]));
     let mut verified = verify(&verifier, &token).await;
-    while verified.is_ok() {
+    for _ in 0..30 {
+        if verified.is_err() {
+            break;
+        }
         tokio::time::sleep(Duration::from_secs(1)).await; // tidy: allow-sleep: time is paused
         verified = verify(&verifier, &token).await;
     }

@@ -304,6 +304,9 @@ fn h42_the_certificate_of_a_trusted_proxy_is_not_its_clients() {
     assert_paid(&secure.pay(Some(&proxy), &of("10.1.1.1")), 1, false);
     let other = secure.pay(Some(&proxy), &of("10.2.2.2")).unwrap();
     assert_eq!((other.status(), other.code().as_str()), (409, "caller-differs"));
+    // Also where it does not say that it speaks for somebody.
+    let silent = secure.pay(Some(&proxy), "cookie: s=10.3.3.3\r\n").unwrap();
+    assert_eq!((silent.status(), silent.code().as_str()), (409, "caller-differs"));
 }
 
 #[test]
