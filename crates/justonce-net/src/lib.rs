@@ -1,5 +1,5 @@
 //! What everything that opens connections shares: the stores in Redis and PostgreSQL, and the
-//! proxy. [`AddressRange`] says which addresses are meant, [`SocketAddress`] where a server listens.
+//! proxy. [`AddressRange`] says which addresses are meant, [`SocketAddress`] where servers listen.
 //!
 //! With the feature `tls`: reading certificates, [`TrustRoots`], and what a refused certificate
 //! means.

@@ -104,9 +104,9 @@ pub(crate) const ACCESS_LOG_DROPPED: Metric = Metric::counter(
 pub(crate) const UNREAD_REQUESTS: Metric = Metric::counter(
     "justonce_unread_requests_total",
     &["reason"],
-    "HTTP/1 requests that no route saw: `malformed` heads (400), `too_large` (431, 414), those that \
-     did not come in time (`timed_out`) or ended too early (`cut_off`). They are in no other count \
-     of requests.",
+    "HTTP/1 requests that no route saw: `malformed` heads (400), `too_large` (431, 414), those \
+     that did not come in time (`timed_out`) or ended too early (`cut_off`). They are in no other \
+     count of requests.",
 );
 
 /// The results of a reload.

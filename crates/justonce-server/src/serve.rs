@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::access_log::{AccessLog, Front, Refused};
-use crate::admin::AdminParts;
+use crate::admin::{AdminParts, AdminTokens};
 use crate::background::Background;
 use crate::config::{self, Flags, Settings};
 use crate::gateway::Gateway;
@@ -99,8 +99,7 @@ async fn serve(
     let service = Gateway::new(engine.clone(), &settings)?;
     let (traces, requests) = (Traces::new(settings.trace.make), Requests::default());
     let front = Front::new(service.clone(), access_log.clone(), traces, requests.clone());
-    let (stop, stop_admin) = (CancellationToken::new(), CancellationToken::new());
-    let stopping = CancellationToken::new();
+    let [stop, stop_admin, stopping] = std::array::from_fn(|_| CancellationToken::new());
     announce(&format!("listening on {}", listeners.shown()));
     let mut tasks = JoinSet::new();
     let tls = listeners.tls.clone();
@@ -113,15 +112,7 @@ async fn serve(
         store: store.clone(),
         listener: listeners.clients.handle(),
     };
-    if let Some(admin) = listeners.admin(&settings, shown)? {
-        reloadable.tokens = Some(admin.tokens());
-        announce(&format!("admin on http://{}", admin.address()));
-        let stop = stop_admin.clone();
-        tasks.spawn(async move {
-            admin.serve(stop).await;
-            Ok(())
-        });
-    }
+    reloadable.tokens = serve_admin(&mut listeners, &settings, shown, &mut tasks, &stop_admin)?;
     let reloader = Reloader::new(flags.clone(), settings.clone(), service.clone(), reloadable)?;
     tasks.spawn(reloader.run(stop.clone()));
     let background = Background::start(&engine, metrics);
@@ -141,9 +132,10 @@ async fn serve(
         pause: settings.handover_pause,
     });
     let ended = run_until_the_end(&mut signals, &handover, &mut tasks).await;
-    let delay_for = if ended.is_stop() { settings.drain_delay } else { Duration::ZERO };
     stopping.cancel();
-    delay(delay_for, &mut signals).await;
+    if matches!(ended, End::Stop) {
+        delay(settings.drain_delay, &mut signals).await;
+    }
     let deadline = Instant::now() + settings.grace;
     stop.cancel();
     service.stop_completing();
@@ -158,8 +150,27 @@ async fn serve(
     ended.result()
 }
 
-/// Waits until a predecessor, if there is one, leaves the store to this process. Everything that can
-/// be found wrong without the store is looked at before.
+/// Serves the admin API, if there is to be one. Returns its tokens.
+fn serve_admin(
+    listeners: &mut Listeners,
+    settings: &Settings,
+    parts: AdminParts,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<AdminTokens>> {
+    let Some(admin) = listeners.admin(settings, parts)? else { return Ok(None) };
+    let tokens = admin.tokens();
+    announce(&format!("admin on http://{}", admin.address()));
+    let stop = stop.clone();
+    tasks.spawn(async move {
+        admin.serve(stop).await;
+        Ok(())
+    });
+    Ok(Some(tokens))
+}
+
+/// Waits until a predecessor, if there is one, leaves the store to this process. What can be found
+/// wrong without the store is looked at before.
 async fn take_over(
     settings: &Settings,
     mut sockets: Sockets,
@@ -199,10 +210,6 @@ enum End {
 }
 
 impl End {
-    const fn is_stop(&self) -> bool {
-        matches!(self, Self::Stop)
-    }
-
     fn result(self) -> anyhow::Result<()> {
         match self {
             Self::Stop | Self::HandedOver => Ok(()),

@@ -23,9 +23,9 @@ pub(crate) struct Activated {
     pub(crate) socket: ListenSocket,
 }
 
-/// Takes the sockets that the service manager has opened for this process. It is called before there
-/// are threads, since it removes the variables that tell of them: no child may take them for its
-/// own.
+/// Takes the sockets that the service manager has opened for this process. It is called before
+/// there are threads, since it removes the variables that tell of them: no child may take them for
+/// its own.
 ///
 /// # Errors
 ///

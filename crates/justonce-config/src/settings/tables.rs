@@ -68,7 +68,7 @@ settings! {
         /// `unix:/run/justonce/http.sock` ([more](operating.md#sockets)).
         listen: SocketAddress = custom(address::listen),
             default "127.0.0.1:8080", example "0.0.0.0:443";
-        /// The mode of the file of the Unix socket in `listen`: whoever may write to it can connect.
+        /// The mode of the file of a Unix socket in `listen`: whoever may write to it can connect.
         listen_mode: u32 = address::mode(), default "0660", example "0666";
         /// Where operators connect: health, metrics, records; with or without `http://`, as
         /// `justonce keys` takes it; `"off"` for nowhere. It has the `timeouts` of `listen`, and

@@ -230,36 +230,34 @@ impl ConnectionServer {
     }
 }
 
-/// When a connection is told that no further request is served, once its listener drains: not in the
-/// middle of the head of one, and not before the first one has had a moment to come.
+/// When a connection is told that no further request is served, once its listener drains: not in
+/// the middle of the head of one, and not before the first one has had a moment to come.
 struct Ending {
     /// Nothing once it was told.
     asker: Option<Asker>,
     /// Until when the first request may come.
-    first_until: Option<Instant>,
+    first_until: Instant,
     timer: LazyTimer,
 }
 
 impl Ending {
-    const fn new(asker: Asker) -> Self {
-        Self { asker: Some(asker), first_until: None, timer: LazyTimer::new() }
+    fn new(asker: Asker) -> Self {
+        let first_until = Instant::now() + FIRST_BYTES;
+        Self { asker: Some(asker), first_until, timer: LazyTimer::new() }
     }
 
     /// Whether it is to be told now; true once.
     fn is_due(&mut self, stage: Stage, activity: &Activity, cx: &mut Context<'_>) -> bool {
         if stage != Stage::Draining || self.asker.is_none() {
-            self.first_until = None;
             return false;
         }
         // `deadlines` ends a head that does not end.
         if activity.is_in_head() {
             return false;
         }
-        if activity.requests() == 0 {
-            let until = *self.first_until.get_or_insert_with(|| Instant::now() + FIRST_BYTES);
-            if self.timer.poll(cx, until).is_pending() {
-                return false;
-            }
+        let is_new = activity.requests() == 0;
+        if is_new && self.timer.poll(cx, self.first_until).is_pending() {
+            return false;
         }
         self.asker.take().is_some()
     }

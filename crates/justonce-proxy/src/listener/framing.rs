@@ -79,30 +79,33 @@ impl FramingCheck {
         self.begun + u64::from(is_in_first_line)
     }
 
-    /// Checks more bytes, and makes them malformed if they are ambiguous.
-    pub(super) fn check(&mut self, mut bytes: &mut [u8]) {
+    /// Checks more bytes, and makes them malformed if they are ambiguous. Returns whether a head
+    /// was made malformed.
+    pub(super) fn check(&mut self, mut bytes: &mut [u8]) -> bool {
         while !bytes.is_empty() {
             bytes = match self.state {
-                State::Off => return,
+                State::Off => return false,
                 State::Body(left) => self.skip(bytes, left, State::Body, State::Head),
                 State::ChunkData(left) => self.skip(bytes, left, State::ChunkData, State::ChunkEnd),
                 State::Head | State::ChunkSize | State::ChunkEnd | State::Trailers => {
                     let Some(at) = bytes.iter().position(|byte| *byte == b'\n') else {
                         self.line.keep(bytes);
-                        return;
+                        return false;
                     };
                     let (line, rest) = bytes.split_at_mut(at);
-                    let Some((end, rest)) = rest.split_first_mut() else { return };
+                    let Some((end, rest)) = rest.split_first_mut() else { return false };
                     if self.end_line(line).is_err() {
                         *end = 0;
-                        self.begun += u64::from(self.state == State::Head && !self.head.begun);
+                        let is_head = self.state == State::Head;
+                        self.begun += u64::from(is_head && !self.head.begun);
                         self.state = State::Off;
-                        return;
+                        return is_head;
                     }
                     rest
                 }
             };
         }
+        false
     }
 
     fn skip<'a>(
@@ -242,7 +245,9 @@ mod tests {
         FramingCheck::new().check(&mut whole);
         let mut check = FramingCheck::new();
         let mut single = text.as_bytes().to_vec();
-        single.chunks_mut(1).for_each(|byte| check.check(byte));
+        for byte in single.chunks_mut(1) {
+            check.check(byte);
+        }
         assert_eq!(whole, single, "{text:?}");
         whole == text.as_bytes()
     }
@@ -292,7 +297,9 @@ mod tests {
         let padded = format!("POST / HTTP/1.1\r\nContent-Length: {}3\r\n\r\n", " ".repeat(64));
         let mut check = FramingCheck::new();
         let mut bytes = padded.clone().into_bytes();
-        bytes.chunks_mut(1).for_each(|byte| check.check(byte));
+        for byte in bytes.chunks_mut(1) {
+            check.check(byte);
+        }
         assert_ne!(bytes, padded.as_bytes());
     }
 

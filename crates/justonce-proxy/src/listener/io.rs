@@ -12,6 +12,9 @@ use super::framing::FramingCheck;
 use super::tracker::ConnectionGuard;
 use crate::informational::InformationalQueue;
 
+/// The end of a head for a parser that accepts bare line feeds.
+const HEAD_END: &[u8] = b"\n\n";
+
 /// A client connection. It counts as open until it is dropped, also after an upgrade to another
 /// protocol.
 pub(super) struct ClientIo<T> {
@@ -19,6 +22,8 @@ pub(super) struct ClientIo<T> {
     // What was read before the protocol was known.
     first: Vec<u8>,
     framing: FramingCheck,
+    // Whether the parser has to be shown the end of a head that is refused.
+    ends_head: bool,
     activity: Arc<Activity>,
     informational: Arc<InformationalQueue>,
     // Whether everything written before is complete: the next byte begins a new response.
@@ -35,7 +40,8 @@ impl<T> ClientIo<T> {
         informational: Arc<InformationalQueue>,
         guard: ConnectionGuard,
     ) -> Self {
-        Self { stream, first, framing, activity, informational, between: true, _guard: guard }
+        let (ends_head, between) = (false, true);
+        Self { stream, first, framing, ends_head, activity, informational, between, _guard: guard }
     }
 }
 
@@ -74,6 +80,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for ClientIo<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if this.ends_head && buffer.remaining() >= HEAD_END.len() {
+            this.ends_head = false;
+            buffer.put_slice(HEAD_END);
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
         if this.first.is_empty() {
             ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
@@ -83,7 +94,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for ClientIo<T> {
             buffer.put_slice(&std::mem::replace(&mut this.first, rest));
         }
         let read = buffer.filled_mut().get_mut(before..).unwrap_or_default();
-        this.framing.check(read);
+        // The parser looks at a head once it has come to its end, which this one may never do.
+        this.ends_head |= this.framing.check(read);
         this.activity.set_in_head(this.framing.is_in_head(), this.framing.heads());
         Poll::Ready(Ok(()))
     }

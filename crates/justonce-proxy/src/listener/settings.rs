@@ -20,9 +20,9 @@ pub(super) const PING_INTERVAL: Duration = Duration::from_secs(20);
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How many connections the system queues for us.
 pub(super) const BACKLOG: i32 = 4096;
-/// How long the first bytes of a connection may take that was accepted just before the listener
-/// ended: its request is on its way.
-pub(super) const FIRST_BYTES: Duration = Duration::from_millis(300);
+/// How long after it was accepted the first request of a connection may come although the listener
+/// ends: it is on its way.
+pub(super) const FIRST_BYTES: Duration = Duration::from_secs(1);
 /// How long accepting pauses when the system cannot open another connection.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

@@ -1,6 +1,6 @@
 //! Sockets that accept connections: bound here, or passed on by another process.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,9 +12,6 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::settings::BACKLOG;
 use super::socket_file::{SocketFile, remove_stale};
-
-/// How often a Unix socket is tried to be bound while others remove and make the same file.
-const ATTEMPTS: usize = 8;
 
 /// A socket that accepts connections, and is not served yet.
 ///
@@ -120,28 +117,25 @@ impl AsFd for ListenSocket {
 
 fn bind_unix(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)> {
     let address = SockAddr::unix(path)?;
-    for _ in 0..ATTEMPTS {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        socket.set_nonblocking(true)?;
-        match socket.bind(&address) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                remove_stale(path)?;
-                continue;
-            }
-            Err(error) => return Err(error),
-        }
-        let file = SocketFile::of(path)?;
-        // Nobody can connect before `listen`, whatever the mode is until then.
-        fs::set_permissions(path, Permissions::from_mode(mode))?;
-        socket.listen(BACKLOG)?;
-        // Until `listen`, another process that starts may have taken the file for a stale one.
-        if file.is_there() {
-            return Ok((socket, file));
-        }
-    }
-    let why = "other processes make and remove it at this moment";
-    Err(io::Error::new(io::ErrorKind::AddrInUse, why))
+    // Until it listens, another gateway that starts would take its file for a stale one.
+    let _alone = alone_in(path);
+    remove_stale(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address)?;
+    let file = SocketFile::of(path)?;
+    // Nobody can connect before `listen`, whatever the mode is until then.
+    fs::set_permissions(path, Permissions::from_mode(mode))?;
+    socket.listen(BACKLOG)?;
+    Ok((socket, file))
+}
+
+/// Waits until no other gateway makes or removes sockets in this directory. One that cannot be
+/// opened for reading is used without that.
+fn alone_in(path: &Path) -> Option<File> {
+    let directory = File::open(path.parent()?).ok()?;
+    directory.lock().ok()?;
+    Some(directory)
 }
 
 #[cfg(test)]
@@ -206,7 +200,7 @@ mod tests {
 
     #[test]
     fn of_many_that_start_at_once_one_gets_the_socket() {
-        for _ in 0..50 {
+        for _ in 0..200 {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("a.sock");
             drop(UnixListener::bind(&path).unwrap());

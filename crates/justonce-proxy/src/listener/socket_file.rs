@@ -1,6 +1,5 @@
 //! The files of Unix sockets: whose they are, and when they may be removed.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -39,39 +38,25 @@ impl SocketFile {
     }
 }
 
-/// Removes the file of a socket whose process is gone.
+/// Removes the file of a socket whose process is gone, if there is one.
 ///
 /// # Errors
 ///
 /// If it is in use, or no socket.
 pub(super) fn remove_stale(path: &Path) -> io::Result<()> {
-    let Some(found) = unless_missing(fs::symlink_metadata(path))? else { return Ok(()) };
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
     if !found.file_type().is_socket() {
         let why = "there is a file that is no socket";
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
     if is_served(path)? {
-        return Err(in_use());
+        let why = "another process listens there";
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
     }
-    // Another process may have replaced it since: it is moved away, and looked at again.
-    let mut aside = OsString::from(path);
-    aside.push(format!(".{}-{}", std::process::id(), found.ino()));
-    let aside = PathBuf::from(aside);
-    if unless_missing(fs::rename(path, &aside))?.is_none() {
-        return Ok(());
-    }
-    let served = is_served(&aside);
-    if !matches!(served, Ok(false)) {
-        let put_back = fs::hard_link(&aside, path);
-        fs::remove_file(&aside)?;
-        put_back?;
-        return Err(served.err().unwrap_or_else(in_use));
-    }
-    fs::remove_file(&aside)
-}
-
-fn in_use() -> io::Error {
-    io::Error::new(io::ErrorKind::AddrInUse, "another process listens there")
+    fs::remove_file(path)
 }
 
 /// Whether somebody accepts connections there.
@@ -86,13 +71,5 @@ fn is_served(path: &Path) -> io::Result<bool> {
             io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Ok(false),
             _ => Err(error),
         },
-    }
-}
-
-fn unless_missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }

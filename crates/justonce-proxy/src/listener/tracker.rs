@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::settings::FIRST_BYTES;
 use crate::abort::Abort;
@@ -146,22 +146,23 @@ impl ConnectionTracker {
         let _ = self.free.acquire_many(self.max).await;
     }
 
-    /// Waits for what comes first on a connection, as long as that may be served: when the listener
-    /// ends, it has a moment to come.
+    /// Waits for what comes first on a new connection, as long as that may be served: when the
+    /// listener ends, it has a moment to come.
     pub(super) async fn unless_too_late<F: Future>(&self, first: F) -> Option<F::Output> {
+        let until = Instant::now() + FIRST_BYTES;
         tokio::select! {
             biased;
             first = first => Some(first),
-            () = self.too_late() => None,
+            () = self.too_late(until) => None,
         }
     }
 
-    async fn too_late(&self) {
+    async fn too_late(&self, until: Instant) {
         let is_ending = |stage| matches!(stage, Stage::Draining | Stage::Aborted);
         loop {
             self.reached(is_ending).await;
             tokio::select! {
-                () = sleep(FIRST_BYTES) => {}
+                () = sleep_until(until) => {}
                 () = self.reached(|stage| stage == Stage::Aborted) => {}
             }
             if is_ending(self.stage()) {

@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Empty};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use justonce_proxy::{Listener, ListenerHandle, Proxy};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::parts::{Upstream, listener, listener_settings, read_answer, read_rest, say, settings};
+use crate::parts::{
+    OK, Upstream, listener, listener_settings, read_answer, read_rest, say, settings,
+};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const LIMIT: Duration = Duration::from_secs(10);
@@ -24,11 +31,10 @@ struct Changed {
 
 impl Changed {
     async fn start() -> Self {
-        Self::serve(listener(listener_settings())).await
+        Self::to(Upstream::fine().await, listener(listener_settings())).await
     }
 
-    async fn serve(listener: Listener) -> Self {
-        let upstream = Upstream::fine().await;
+    async fn to(upstream: Upstream, listener: Listener) -> Self {
         let proxy = Proxy::new(settings(upstream.address)).unwrap();
         let (address, handle) = (listener.local_addr().unwrap(), listener.handle());
         let (stop, stopped) = oneshot::channel();
@@ -132,5 +138,41 @@ async fn h55_a_connection_that_says_nothing_holds_a_drain_for_a_moment_only() {
     gateway.handle.stop_accepting();
     gateway.handle.drain();
     assert_eq!(timeout(LIMIT, read_rest(&mut silent)).await.unwrap(), "");
+    gateway.askers(0).await;
+}
+
+#[tokio::test]
+async fn h55_http2_clients_are_told_which_requests_were_taken() {
+    let (reached, mut seen) = tokio::sync::mpsc::channel(1);
+    // The first request is held, the others are answered and counted.
+    let upstream = Upstream::start(move |mut stream| {
+        let reached = reached.clone();
+        async move {
+            while let Some((head, _)) = crate::parts::read_head(&mut stream).await {
+                if head.starts_with("get /held ") {
+                    return reached.send(stream).await.unwrap();
+                }
+                say(&mut stream, OK).await;
+            }
+        }
+    })
+    .await;
+    let gateway = Changed::to(upstream, listener(listener_settings())).await;
+    let io = TokioIo::new(gateway.connect().await);
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    let request = |path| Request::get(path).body(Empty::<Bytes>::new()).unwrap();
+    let running = tokio::spawn(sender.send_request(request("http://a/held")));
+    let mut held = seen.recv().await.unwrap();
+    gateway.handle.stop_accepting();
+    gateway.handle.drain();
+    // What was sent before it has heard of that is answered, and what comes later is not sent.
+    while let Ok(answer) = timeout(LIMIT, sender.send_request(request("http://a/"))).await.unwrap()
+    {
+        assert_eq!(answer.status(), 200);
+        answer.into_body().collect().await.unwrap();
+    }
+    say(&mut held, OK).await;
+    assert_eq!(running.await.unwrap().unwrap().status(), 200);
     gateway.askers(0).await;
 }

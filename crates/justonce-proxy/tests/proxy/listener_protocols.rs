@@ -263,7 +263,7 @@ async fn what_is_under_way_finishes_before_the_end() {
     let mut streaming = reached.recv().await.unwrap();
 
     gateway.stop();
-    // Who has asked nothing is let go at once, and nobody new comes in.
+    // Who has asked nothing is let go after a moment, and nobody new comes in.
     assert_eq!(read_rest(&mut idle).await, "");
     while unused.ready().await.is_ok() {
         tokio::task::yield_now().await;

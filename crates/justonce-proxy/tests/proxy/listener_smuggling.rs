@@ -1,6 +1,7 @@
 //! Requests that two readers could understand differently never reach an upstream.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -147,4 +148,28 @@ async fn chunks_are_sent_on_as_what_they_mean() {
     assert!(seen.contains("transfer-encoding: chunked\r\n"), "{seen}");
     assert!(!seen.contains("note"), "{seen}");
     assert!(seen.contains("ab") && seen.contains("cd"), "{seen}");
+}
+
+#[tokio::test]
+async fn a_refused_head_is_answered_at_once_whatever_follows_it() {
+    let (upstream, seen) = recorder().await;
+    let gateway = Gateway::to(upstream.address);
+    for line in [
+        "Transfer-Encoding: chunked",
+        "Content-Length: +4",
+        "Content-Length: 99999999999999999999",
+        "Transfer-Encoding: identity",
+    ] {
+        for before in ["", "Content-Length: 4\r\n"] {
+            if before.is_empty() && line.ends_with(": chunked") {
+                continue;
+            }
+            let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{before}{line}\r\n\r\n");
+            let answered = shout(gateway.address, head.as_bytes());
+            let answer = tokio::time::timeout(Duration::from_secs(5), answered).await;
+            let answer = answer.unwrap_or_else(|_| panic!("no answer to {head:?}"));
+            assert!(answer.starts_with("HTTP/1.1 400 "), "{head:?}: {answer:?}");
+        }
+    }
+    assert!(seen.lock().unwrap().is_empty());
 }

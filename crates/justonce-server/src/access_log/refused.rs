@@ -1,5 +1,5 @@
-//! Requests that the listener does not hand to the gateway: their heads are no HTTP, too long, or do
-//! not come.
+//! Requests that the listener does not hand to the gateway: their heads are no HTTP, too long, or
+//! do not come.
 
 use std::time::SystemTime;
 

@@ -10,7 +10,7 @@ use clap::Args;
 use justonce::postgres::{PostgresStore, migrate};
 use justonce::store::OutcomeCache;
 use justonce::{Fingerprint, Key, RecordId, Scope};
-use justonce_net::read_certificates;
+use justonce_net::{SocketAddress, read_certificates};
 use justonce_proxy::ServerTls;
 
 use super::print::say;
@@ -119,6 +119,11 @@ fn files(settings: &Settings) -> Vec<String> {
         } else if directory.is_some_and(|directory| !directory.is_dir()) {
             found.push(format!("`access_log.to`: there is no directory for {}", path.display()));
         }
+    }
+    if let SocketAddress::Unix(path) = &settings.listen
+        && path.parent().is_some_and(|directory| !directory.is_dir())
+    {
+        found.push(format!("`listen`: there is no directory for {}", path.display()));
     }
     if let StoreUrl::File(path) = &settings.store
         && path.exists()

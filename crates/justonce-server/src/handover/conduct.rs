@@ -20,8 +20,8 @@ use crate::store_slot::StoreSlot;
 const PREPARED_WITHIN: Duration = Duration::from_secs(60);
 /// How long it may take to open the store and to accept connections.
 const SERVING_WITHIN: Duration = Duration::from_secs(60);
-/// How long clients may take to come back with another connection: until then, what they send over an
-/// old one is answered, with `Connection: close`.
+/// How long clients may take to come back with another connection: until then, what they send over
+/// an old one is answered, with `Connection: close`.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long this process may take to get its own store back.
 const BACK_WITHIN: Duration = Duration::from_secs(10);

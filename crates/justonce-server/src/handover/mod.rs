@@ -10,9 +10,9 @@
 //! ends                                   ◀── "serving"
 //! ```
 //!
-//! The sockets are open in one of the two at any moment, so connections wait in their queues and none
-//! is refused. If the successor fails before it serves, the predecessor opens the store again and
-//! goes on. If the predecessor dies, the successor goes on as after a crash.
+//! The sockets are open in one of the two at any moment, so connections wait in their queues and
+//! none is refused. If the successor fails before it serves, the predecessor opens the store again
+//! and goes on. If the predecessor dies, the successor goes on as after a crash.
 
 mod channel;
 mod conduct;

@@ -180,7 +180,11 @@ fn under_load(store: Option<&str>) {
     let gateway = home.start();
     let load = Load::start(gateway.address, 10);
     load.works(300);
-    let first = restarted(&gateway);
+    gateway.signal(Signal::SIGUSR2);
+    if store.is_none() {
+        println!("{}", gateway.log_line("the store was handed over"));
+    }
+    let first = Successor::of(&gateway.log_line("the successor serves"));
     load.works(300);
     gateway.log_line("stopped");
     // The successor can be restarted as well.
@@ -404,6 +408,28 @@ fn h55_a_connection_that_rests_is_answered_once_more_and_told_to_close() {
     assert_eq!((answer.status(), answer.header("connection")), (201, Some("close")));
     assert!(call.try_answer().is_none());
     gateway.log_line("the successor serves");
+}
+
+/// The program is looked for where it was started: a new release there counts.
+#[test]
+fn h55_the_program_at_the_same_place_is_started() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure(upstream.address(), "");
+    upstream.serve();
+    let place = home.path().join("justonce");
+    let program = home.command().get_program().to_owned();
+    std::os::unix::fs::symlink(&program, &place).unwrap();
+    let mut command = std::process::Command::new("./justonce");
+    command.current_dir(home.path()).args(home.command().get_args());
+    let gateway = Gateway::start(command).unwrap();
+    std::fs::remove_file(&place).unwrap();
+    gateway.signal(Signal::SIGUSR2);
+    let line = gateway.log_line("the restart failed");
+    assert!(line.contains("cannot be started"), "{line}");
+    assert_eq!(pay(gateway.address, "k", BODY).status(), 201);
+    std::os::unix::fs::symlink(&program, &place).unwrap();
+    let _successor = restarted(&gateway);
+    assert!(pay(gateway.address, "k", BODY).is_replay());
 }
 
 /// The pause is told in the log.

@@ -168,3 +168,40 @@ fn what_only_a_store_that_is_away_knows_is_said_to_be_not_known() {
     let back = || scrape(&gateway);
     until("the store", back, |text| text.contains("\nidempotency_store_up 1\n"));
 }
+
+/// The value of a series, if it is there.
+fn value(text: &str, series: &str) -> Option<f64> {
+    let found = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    found.map(|value| value.parse().unwrap())
+}
+
+#[test]
+fn connections_and_the_memory_for_bodies_are_shown() {
+    let (_home, upstream, gateway) = started("limits = { connections = 2 }");
+    upstream.serve();
+    let shown = |series: &str| value(&scrape(&gateway), series);
+    assert_eq!(shown("justonce_connections_limit"), Some(2.0));
+    let mut kept = Call::pay(gateway.address, "a", BODY);
+    assert_eq!(kept.answer().status(), 201);
+    let silent = Call::connect(gateway.address);
+    until("both", || shown("justonce_connections{protocol=\"other\"}"), |open| *open == Some(1.0));
+    assert_eq!(shown("justonce_connections{protocol=\"http1\"}"), Some(1.0));
+    // The third is one too many.
+    assert!(Call::connect(gateway.address).try_answer().is_none());
+    assert_eq!(shown("justonce_connections_refused_total{reason=\"limit\"}"), Some(1.0));
+    assert_eq!(shown("justonce_connections_accepted_total"), Some(3.0));
+    assert_eq!(shown("justonce_connections_total{protocol=\"http1\"}"), Some(1.0));
+    drop((kept, silent));
+    until("none", || shown("justonce_connections{protocol=\"http1\"}"), |open| *open == Some(0.0));
+    // A body that has not come to its end holds what has come, but for its first 16 KiB.
+    assert_eq!(shown("idempotency_body_budget_used_bytes"), Some(0.0));
+    let mut call = Call::connect(gateway.address);
+    let head = "POST /payments HTTP/1.1\r\nhost: t\r\nidempotency-key: b\r\n";
+    call.write(format!("{head}content-length: 200000\r\n\r\n").as_bytes());
+    call.write(&[b'x'; 100_000]);
+    let used = || shown("idempotency_body_budget_used_bytes");
+    until("the body", used, |used| *used == Some(100_000.0 - 16.0 * 1024.0));
+    assert_eq!(shown("idempotency_body_budget_limit_bytes"), Some(64.0 * 1024.0 * 1024.0));
+    drop(call);
+    until("its end", used, |used| *used == Some(0.0));
+}
