@@ -377,3 +377,52 @@ async fn a_connection_in_use_does_not_end_for_its_idle_time() {
     assert_eq!(ended(first).await, PAID);
     assert_eq!(upstream.connections(), 1);
 }
+
+/// The server refuses streams beyond what it allows, so a place that is given too early shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn places_are_neither_lost_nor_given_twice() {
+    let upstream = Upstream::start(|stream| async {
+        let mut builder = Builder::new();
+        builder.max_concurrent_streams(3).initial_window_size(2);
+        let mut connection = builder.handshake::<_, Bytes>(stream).await.unwrap();
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            tokio::spawn(async move {
+                let mut body = request.into_body();
+                while let Some(Ok(data)) = body.data().await {
+                    let _ = body.flow_control().release_capacity(data.len());
+                }
+                // Refused if its caller has left.
+                if let Ok(mut back) = respond.send_response(Response::new(()), false) {
+                    let _ = back.send_data(Bytes::from_static(b"ok"), true);
+                }
+            });
+        }
+    })
+    .await;
+    let mut settings = one_connection(&upstream);
+    settings.max_connections = 2;
+    settings.breaker = None;
+    let proxy = Proxy::new(settings).unwrap();
+    let mut running = Vec::new();
+    for number in 0..2_000_u32 {
+        let (proxy, leaves) = (proxy.clone(), number % 3 == 0);
+        running.push(tokio::spawn(async move {
+            if leaves {
+                // After some steps of any kind.
+                let patience = Duration::from_micros(u64::from(number % 700));
+                let _ = timeout(patience, result(&proxy, post("a payment"))).await;
+                return PAID;
+            }
+            result(&proxy, post("a payment")).await
+        }));
+    }
+    for one in running {
+        assert_eq!(timeout(LONG, one).await.expect("none is lost").unwrap(), PAID);
+    }
+    for _ in 0..6 {
+        assert_eq!(ended(pay(&proxy)).await, PAID);
+    }
+    let status = proxy.status().remove(0);
+    assert_eq!((status.in_flight, status.idle), (0, status.connections));
+    assert!(upstream.connections() <= 2, "{}", upstream.connections());
+}

@@ -25,6 +25,10 @@ const WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = WINDOW_BYTES * 100;
 /// The longest head of a response, in bytes: as many headers as with HTTP/1.1, of usual lengths.
 const MAX_HEAD_BYTES: u32 = 64 * 1024;
+/// Of how many streams that were given up it is known for a while that what still comes for them
+/// is to be ignored. What comes for others is answered, and a connection ends after a thousand of
+/// those: not because many callers have left at once.
+const KNOWN_RESETS: usize = 10 * REQUESTS_PER_CONNECTION;
 /// How long a connection that is to end may take for that.
 const MAX_CLOSE: Duration = Duration::from_secs(20);
 
@@ -58,6 +62,7 @@ impl Opened {
             .initial_window_size(WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_header_list_size(MAX_HEAD_BYTES)
+            .max_concurrent_reset_streams(KNOWN_RESETS)
             .enable_push(false)
             .handshake(stream)
             .await;
@@ -69,7 +74,7 @@ impl Opened {
         });
         known.await.map_err(|error: h2::Error| {
             tracing::debug!(upstream = %connector.address, %error, "no HTTP/2 connection");
-            NO_HTTP2
+            if error.is_io() { FAILED } else { NO_HTTP2 }
         })?;
         Ok(Self { sender, probe, connection })
     }

@@ -71,7 +71,7 @@ impl Street {
     }
 
     /// What comes back from some calls.
-    fn ask(&self, order: Value) -> Value {
+    fn ask(&self, order: &Value) -> Value {
         let mut client = Script::start(&["call", &self.gateway.address.to_string()]);
         client.say(&order.to_string());
         serde_json::from_str(&client.line()).expect("an answer of the client")
@@ -79,7 +79,7 @@ impl Street {
 
     fn pay(&self, key: &str, message: &str) -> Value {
         let order = json!({ "message": message, "metadata": [["idempotency-key", key]] });
-        self.ask(order)[0].take()
+        self.ask(&order)[0].take()
     }
 }
 
@@ -127,7 +127,7 @@ fn h52_a_unary_call_of_grpcs_own_library_is_executed_once() {
     assert_eq!(other["code"], "FAILED_PRECONDITION");
     assert_eq!(metadata(&other, "idempotency-problem"), Some("key-mismatch"));
     assert!(other["details"].as_str().unwrap().contains("different request"), "{other}");
-    let missing = street.ask(json!({ "message": "ok" }))[0].take();
+    let missing = street.ask(&json!({ "message": "ok" }))[0].take();
     assert_eq!(missing["code"], "INVALID_ARGUMENT");
     assert_eq!(metadata(&missing, "idempotency-problem"), Some("key-missing"));
 
@@ -145,7 +145,7 @@ fn h52_a_unary_call_of_grpcs_own_library_is_executed_once() {
 fn h52_of_16_calls_at_once_one_reaches_the_shop() {
     let mut street = Street::new();
     let order = json!({ "message": "ok", "times": 16, "metadata": [["idempotency-key", "abc"]] });
-    let results = street.ask(order);
+    let results = street.ask(&order);
     let mut executed = 0;
     for result in results.as_array().unwrap() {
         match result["code"].as_str().unwrap() {
@@ -181,7 +181,7 @@ fn h52_the_retry_of_a_call_whose_reply_was_lost_gets_it() {
     let order = json!({
         "message": "wait", "metadata": [["idempotency-key", "abc"], ["prefer", "wait=20"]],
     });
-    let retry = street.ask(order)[0].take();
+    let retry = street.ask(&order)[0].take();
     assert!(is_replay(&retry), "{retry}");
     assert_eq!((&retry["code"], metadata(&retry, "x-ledger")), (&json!("OK"), Some("1")));
 }
@@ -206,8 +206,8 @@ fn h52_a_shop_that_dies_in_the_middle_leaves_it_unknown() {
 fn h52_streams_pass_through_the_gateway() {
     let street = Street::new();
     let answers: Vec<_> = (0..20).map(|number| format!("MESSAGE {number}")).collect();
-    assert_eq!(street.ask(json!({ "what": "chat" })), json!(answers));
+    assert_eq!(street.ask(&json!({ "what": "chat" })), json!(answers));
     let numbers: Vec<_> = (0..30).map(|number| number.to_string()).collect();
-    assert_eq!(street.ask(json!({ "what": "watch" })), json!(numbers));
-    assert_eq!(street.ask(json!({ "what": "upload" })), json!("2000000"));
+    assert_eq!(street.ask(&json!({ "what": "watch" })), json!(numbers));
+    assert_eq!(street.ask(&json!({ "what": "upload" })), json!("2000000"));
 }
