@@ -83,8 +83,7 @@ impl<S> ProtectedRequest<S> {
                 Err(error) => return Ok(self.refuse(unread_problem(&self.route, &error))),
             };
             let key = found.map_or_else(|| self.key_of_body(&body), |key| Ok(Some(key)));
-            let made = key.and_then(|key| key.map(|key| self.operation(key, &body)).transpose());
-            let operation = match made {
+            let operation = match key.and_then(|key| self.operation(key, &body)) {
                 Ok(Some(operation)) => operation,
                 Ok(None) => return Box::pin(self.without_key(RequestBody::whole(body))).await,
                 Err(problem) => return Ok(self.refuse(problem)),
@@ -100,12 +99,12 @@ impl<S> ProtectedRequest<S> {
                 Ok((Begun::Claimed(claim), admitted)) => {
                     let Self { shared, route, service, parts, notes } = self;
                     let after_panic = (Arc::clone(&shared), Arc::clone(&route), notes.clone());
-                    let early = EarlyResponse::new();
                     let held = Held { _reservation: reservation, admitted };
                     let execution =
                         Execution { shared, route, operation, service, parts, body, held, notes };
                     // No await between the claim and here: a caller that leaves must not leave a
                     // claim behind under which nothing was executed.
+                    let early = EarlyResponse::new();
                     let work = Box::pin(execution.run(claim, Arc::clone(&early)));
                     let result = Detached::new(work, early).await;
                     result.unwrap_or_else(|| Ok(panicked(&after_panic)))
@@ -172,7 +171,9 @@ impl<S> ProtectedRequest<S> {
         }
     }
 
-    fn operation(&self, key: Key, body: &WholeBody) -> Result<Operation, Problem> {
+    /// The operation of a request with a key.
+    fn operation(&self, key: Option<Key>, body: &WholeBody) -> Result<Option<Operation>, Problem> {
+        let Some(key) = key else { return Ok(None) };
         let rule = &self.route.rule;
         let (scope, fingerprint) = self.identity(body)?;
         let operation = Operation::new(scope, key, fingerprint)
@@ -182,7 +183,7 @@ impl<S> ProtectedRequest<S> {
             None => operation,
             Some(without) => operation.starting_from(self.stored_request(body, without)?),
         };
-        Ok(rule.with_timeout(operation))
+        Ok(Some(rule.with_timeout(operation)))
     }
 
     /// The scope and the fingerprint of the request.

@@ -205,8 +205,8 @@ fn restored(command: &RestoreCommand) -> anyhow::Result<ExitCode> {
     ));
     match restored.held {
         None if restored.held_before => say(
-            "Nothing counts as lost since this backup, as --accept-lost says. But the backup is of a \
-             store that had been restored before: what that restore may have lost is still held.",
+            "Nothing counts as lost since this backup, as --accept-lost says. But the backup is of \
+             a store that had been restored before: what that restore may have lost is still held.",
         ),
         None => say("What is not found is new, as --accept-lost says."),
         Some((from, until)) => {
