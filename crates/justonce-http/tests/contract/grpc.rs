@@ -234,6 +234,22 @@ async fn h52_refusals_are_statuses_of_grpc() {
     assert_problem(&send(&app, web).await, 503, "store-unavailable");
 }
 
+#[tokio::test(start_paused = true)]
+async fn h52_a_service_that_takes_too_long_or_crashes_leaves_it_unknown() {
+    for (service, status) in [
+        (Upstream::waiting().0, 4),
+        (Upstream::new(async |_| -> Response<Body> { panic!("a crash") }), 2),
+    ] {
+        let world = World::new();
+        let app = world.app_with(&service, Rule::default().handler_timeout(5 * SECOND));
+        let first = send(&app, call_with("abc", b"pay")).await;
+        assert_eq!(refusal(&first), Some((status, "upstream-failed")));
+        let second = send(&app, call_with("abc", b"pay")).await;
+        assert_eq!(refusal(&second), Some((2, "outcome-unknown")));
+        assert_eq!((service.calls(), world.state().await), (1, StateName::Unknown));
+    }
+}
+
 #[tokio::test]
 async fn h52_a_limit_of_the_caller_is_a_used_up_resource() {
     let (world, (upstream, go)) = (World::new(), Upstream::waiting());

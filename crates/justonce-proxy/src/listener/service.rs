@@ -118,7 +118,8 @@ impl<S: ListenerService> RequestService<S> {
             request.extensions_mut().insert(certificate.clone());
         }
         // One that has a key is read whole, with a timeout of the layer's own.
-        let is_stream = is_grpc(request.method(), request.headers());
+        let is_stream =
+            request.version() == Version::HTTP_2 && is_grpc(request.method(), request.headers());
         let request =
             request.map(|body| TimeoutBody::new(body, self.body_timeout).stream(is_stream));
         let mut service = self.service.clone();

@@ -62,10 +62,14 @@ struct Street {
 
 impl Street {
     fn new() -> Self {
+        Self::with(ROUTE)
+    }
+
+    fn with(config: &str) -> Self {
         let mut shop = Script::start(&["serve"]);
         let address: SocketAddr = shop.line().parse().expect("the shop's address");
         let home = Home::new();
-        home.configure(address, ROUTE);
+        home.configure(address, config);
         let gateway = home.start();
         Self { shop, home, gateway }
     }
@@ -210,4 +214,29 @@ fn h52_streams_pass_through_the_gateway() {
     let numbers: Vec<_> = (0..30).map(|number| number.to_string()).collect();
     assert_eq!(street.ask(&json!({ "what": "watch" })), json!(numbers));
     assert_eq!(street.ask(&json!({ "what": "upload" })), json!("2000000"));
+}
+
+#[test]
+fn h52_a_call_whose_gateway_died_is_sent_again_and_its_reply_kept_with_its_trailers() {
+    let config = "completer.every = '100ms'\nupstreams.default.protocol = 'http2'\n[defaults]\n\
+                  lease = '1s'\nscope = []\non_lapsed = 'rerun'\ncomplete = true\n";
+    let mut street = Street::with(config);
+    let mut leaving = Script::start(&["cancel", &street.gateway.address.to_string()]);
+    let order = json!({ "message": "wait", "metadata": [["idempotency-key", "abc"]] });
+    leaving.say(&order.to_string());
+    assert_eq!(street.shop.line(), "paid wait abc 1");
+    let Street { mut shop, home, gateway } = street;
+    gateway.kill();
+    let gateway = home.start();
+    assert_eq!(shop.line(), "paid wait abc 2", "nobody asked for it again");
+    // The first one is still there, too.
+    shop.say("\n");
+    let street = Street { shop, home, gateway };
+    let order = json!({
+        "message": "wait", "metadata": [["idempotency-key", "abc"], ["prefer", "wait=20"]],
+    });
+    let retry = street.ask(&order)[0].take();
+    assert!(is_replay(&retry), "{retry}");
+    assert_eq!(metadata(&retry, "x-ledger"), Some("2"));
+    assert_eq!(metadata(&retry, "x-seal-bin"), Some("00ff07"));
 }
