@@ -81,6 +81,7 @@ fn steps() -> Vec<Step> {
         Step::Command("simulate", cargo("xtask simulate --seconds 60")),
         Step::Command("toolchain", cargo("xtask release-check toolchain")),
         Step::Command("features", cargo("xtask release-check features")),
+        Step::Command("packages", cargo("xtask release-check package")),
         Step::Command("docs", cargo(doc).env("RUSTDOCFLAGS", "-D warnings")),
         Step::ReadmeTest,
     ]
@@ -167,6 +168,7 @@ mod tests {
             "simulate",
             "toolchain",
             "features",
+            "packages",
             "docs",
             "test, as the README says",
         ];

@@ -48,7 +48,8 @@ enum Command {
     /// They are installed beside the usual servers, into `justonce/versions` of the user's cache
     /// directory, or of `/var/cache` for root. Nothing else installs them: they are large.
     Versions(versions::Options),
-    /// Run everything CI runs: fmt, clippy, tidy, fuzz, simulate, toolchain, features, docs, tests
+    /// Run everything CI runs: fmt, clippy, tidy, fuzz, simulate, toolchain, features, packages, docs,
+    /// tests
     ///
     /// With CI set and CARGO_TARGET_DIR unset, the build is kept in `justonce/target` of the
     /// user's cache directory, so that the next run rebuilds only what changed.

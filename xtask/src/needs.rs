@@ -188,6 +188,15 @@ pub(crate) const NEEDS: &[Need] = &[
 pub(crate) const FOR_SAGAS: &[Need] =
     &[npm("the server of Restate, which sagas are measured beside, comes with it")];
 
+/// What only the check of a release needs.
+pub(crate) const FOR_RELEASES: &[Need] = &[Need {
+    name: "cargo-deny",
+    why: "it checks licences, sources and duplicates of all dependencies",
+    used_by: UsedBy::NoTest,
+    probe: &["cargo", "deny", "--version"],
+    install: Install::Cargo("cargo-deny@0.20.2"),
+}];
+
 /// What only other versions of the servers need.
 pub(crate) const FOR_VERSIONS: &[Need] = &[npm("other versions of PostgreSQL come with it")];
 

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cache;
 use crate::cmd::Cmd;
+use crate::services;
 use crate::tidy::packages::{self, Package};
 
 /// What is checked.
@@ -23,7 +24,7 @@ enum Part {
     Features,
     /// Every published crate is packaged, and built from its package
     Package,
-    /// Licences, sources and duplicates of all dependencies (needs cargo-deny)
+    /// Licences, sources and duplicates of all dependencies; installs cargo-deny if it is missing
     Deny,
 }
 
@@ -91,9 +92,7 @@ fn package(packages: &[Package], target: &str) -> Cmd {
 }
 
 fn deny() -> Result<()> {
-    if !Cmd::new("cargo", &["deny", "--version"]).succeeds() {
-        bail!("cargo-deny is missing: `cargo install --locked cargo-deny`");
-    }
+    services::run_for_releases()?;
     Cmd::new("cargo", &["deny", "check", "bans", "licenses", "sources"]).run()
 }
 

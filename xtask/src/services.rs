@@ -11,7 +11,9 @@ use clap::Args;
 
 use crate::cache;
 use crate::cmd::{Cmd, workspace_root};
-use crate::needs::{CPU, FOR_SAGAS, FOR_VERSIONS, Install, MACHINE, NEEDS, Need, PYTHON, VERSIONS};
+use crate::needs::{
+    CPU, FOR_RELEASES, FOR_SAGAS, FOR_VERSIONS, Install, MACHINE, NEEDS, Need, PYTHON, VERSIONS,
+};
 
 /// Prefix of every apt command: nobody is there to answer a package's questions.
 const APT: [&str; 3] = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"];
@@ -54,6 +56,11 @@ pub(crate) fn run_for_tests(crates: &[&str]) -> Result<()> {
 pub(crate) fn run_for_sagas() -> Result<()> {
     run()?;
     provide(FOR_SAGAS, &mut ThisMachine)
+}
+
+/// What the check of a release needs.
+pub(crate) fn run_for_releases() -> Result<()> {
+    provide(FOR_RELEASES, &mut ThisMachine)
 }
 
 /// What the tests of the two shared stores need, with other versions of the servers besides.

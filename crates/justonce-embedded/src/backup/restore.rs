@@ -155,6 +155,9 @@ pub struct Restored {
     pub held: Option<(Timestamp, Timestamp)>,
     /// Until when operations whose keys carry no date do so too.
     pub undated_until: Option<Timestamp>,
+    /// Whether the backup is of a store that had itself been restored, and still holds what it may
+    /// have lost then. [`RestoreOptions::accept_lost`] does not end that.
+    pub held_before: bool,
     /// Files that were damaged in the store of which the backup was made.
     pub damaged: Vec<String>,
 }
@@ -313,7 +316,7 @@ impl Restoring<'_> {
             let what = "it has no store in it";
             return Err(BackupError::not_a_backup(self.backup, what));
         }
-        let (loss, number) = self.change(&engine)?;
+        let (loss, held_before, number) = self.change(&engine)?;
         self.seal(&engine, number)
             .map_err(|error| BackupError::io("cannot write", self.to, error))?;
         let accepted = self.options.accept_lost;
@@ -323,13 +326,14 @@ impl Restoring<'_> {
             restored_at: loss.restored_at,
             held: (!accepted).then_some((loss.issued_from, loss.issued_until)),
             undated_until: undated.then_some(loss.undated_until),
+            held_before,
             damaged: std::mem::take(&mut self.list.damaged),
         })
     }
 
     /// Writes down what may be lost, and lets the fences go on above all that were given. Returns
-    /// the loss, and the last batch of the log.
-    fn change(&self, engine: &Path) -> Result<(Loss, u64), BackupError> {
+    /// the loss, whether there was one before, and the last batch of the log.
+    fn change(&self, engine: &Path) -> Result<(Loss, bool, u64), BackupError> {
         let refused = |error: String| OpenError::engine(self.to, error);
         let damaged = OpenError::Damaged;
         let lock = private().append(true).create(true).open(engine.join(ENGINE_LOCK));
@@ -351,8 +355,9 @@ impl Restoring<'_> {
             last_change: last_change(&disk, log.row.now).map_err(damaged)?,
             fences_from: fences_reserved,
         };
+        let mut losses = disk.losses().map_err(damaged)?;
+        let held_before = !losses.is_empty();
         if !self.options.accept_lost {
-            let mut losses = disk.losses().map_err(damaged)?;
             losses.add(loss);
             disk.set_losses(&losses).map_err(|error| refused(error.to_string()))?;
         }
@@ -364,7 +369,7 @@ impl Restoring<'_> {
         Applied { number: number_before, done, names_all_next, name_all_every }
             .write(&disk, &mut [batch], unsettled)
             .map_err(refused)?;
-        Ok((loss, number))
+        Ok((loss, held_before, number))
     }
 
     /// Makes the directory a store.

@@ -204,6 +204,10 @@ fn restored(command: &RestoreCommand) -> anyhow::Result<ExitCode> {
         time(restored.taken_at)
     ));
     match restored.held {
+        None if restored.held_before => say(
+            "Nothing counts as lost since this backup, as --accept-lost says. But the backup is of a \
+             store that had been restored before: what that restore may have lost is still held.",
+        ),
         None => say("What is not found is new, as --accept-lost says."),
         Some((from, until)) => {
             say(&format!(

@@ -314,6 +314,25 @@ async fn a_restored_store_gives_no_fence_that_the_lost_one_gave() {
     assert!(held.fence.get() > lost.highest_fence, "of what is held too: {held:?}");
 }
 
+/// A store that was restored is moved: what its restore may have lost stays held, and whoever moves
+/// it is told so.
+#[tokio::test]
+async fn what_an_earlier_restore_may_have_lost_is_held_also_after_a_move() {
+    let lost = Lost::new().await;
+    let (to, store) = lost.restored(&lost.options());
+    let names = ["moved-backup", "moved"].map(|name| to.with_file_name(name));
+    let [backup, moved] = &names;
+    store.backup(backup).await.unwrap();
+    drop(store);
+    let options = lost.options().accept_lost();
+    let restored = restore(backup, moved, &options, &mut |_| {}).unwrap();
+    assert!(restored.held.is_none() && restored.held_before, "{restored:?}");
+    let store = open(moved, &lost.clock);
+    assert!(!warnings(&store).await.is_empty());
+    let held = begin(&store, &lost.lost).await;
+    assert!(matches!(held, Answer::Held(_)), "it is executed again: {held:?}");
+}
+
 /// The store was once open under a clock that was ahead, and its time still is.
 #[tokio::test]
 async fn undated_keys_are_held_for_a_while_also_where_the_stores_time_is_ahead() {
