@@ -127,7 +127,11 @@ impl Keys {
         if since >= pause {
             return Demand::Wait { number: self.begin(&mut progress), is_new: true };
         }
-        if progress.has_succeeded { Demand::JustFetched } else { Demand::JustFailed(pause - since) }
+        match progress.has_succeeded {
+            true => Demand::JustFetched,
+            // The rounds try again before.
+            false => Demand::JustFailed((pause - since).min(LONGEST_RETRY)),
+        }
     }
 
     /// Waits for the end of a fetch.

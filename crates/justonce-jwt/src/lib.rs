@@ -6,9 +6,10 @@
 //!
 //! ```
 //! use std::sync::Arc;
+//! use std::time::SystemTime;
 //!
 //! use justonce_core::worker::Schedule;
-//! use justonce_core::{Engine, ManualClock, SystemClock, memory::MemoryStore};
+//! use justonce_core::{Engine, ManualClock, Timestamp, memory::MemoryStore};
 //! use justonce_http::{Claim, Idempotency, Rule, ScopePart};
 //! use justonce_jwt::{IssuerSettings, KeySource, Verifier, VerifierParts};
 //!
@@ -17,8 +18,10 @@
 //! let keys = KeySource::File("/etc/shop/keys.json".into());
 //! let audience = vec!["https://shop.example.com".to_owned()];
 //! let issuer = IssuerSettings::new("login", "https://login.example.com", audience, keys);
+//! # #[expect(clippy::disallowed_methods, reason = "the example shows how to inject it")]
+//! let clock = || Timestamp::from(SystemTime::now());
 //! let parts = VerifierParts {
-//!     clock: Arc::new(SystemClock::new()),
+//!     clock: Arc::new(clock),
 //!     schedule: Arc::new(|pause| Schedule::every("jwks", pause)),
 //! };
 //! let verifier = Verifier::new(vec![issuer], parts);

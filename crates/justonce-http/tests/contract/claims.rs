@@ -204,6 +204,11 @@ async fn h43_keys_from_the_body_and_from_the_content_need_a_token_too() {
     assert_eq!(ask(&by_content, "a/alice/1", "{}").await.text(), "payment 3");
     assert_replay(&ask(&by_content, "a/alice/2", "{}").await, 3);
     assert_eq!(ask(&by_content, "a/mallory/2", "{}").await.text(), "payment 4");
+    // Before the body is looked at.
+    let small = by_claims(&["sub"]).key_source(KeySource::Content).max_request_bytes(1);
+    let small = app(&world, &upstream, small);
+    assert_problem(&ask(&small, "forged", "{}").await, 401, "credentials-invalid");
+    assert_problem(&ask(&small, "a/alice/1", "{}").await, 413, "body-too-large");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 )]
 
 mod forged;
+mod props;
 mod rotation;
 mod sources;
 mod support;

@@ -4,6 +4,7 @@
 use std::io::{BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 
 use rcgen::{
@@ -242,6 +243,42 @@ fn h42_a_certificate_is_the_caller_where_there_is_no_other_credential() {
         let answer = secure.pay(Some(&alice), forwarded).unwrap();
         assert_ne!(answer.text(), "payment 1", "{answer:?}");
     }
+}
+
+#[test]
+fn h42_curl_is_known_by_its_certificate_over_both_versions_of_http() {
+    let clients = Authority::new("clients");
+    let secure =
+        Secure::asking(&clients, "client_ca = 'CA'", "[defaults]\nscope = ['certificate']");
+    let ca = write(&secure.home, "servers.pem", &secure.authority.0.pem());
+    let url = format!("https://localhost:{}/payments", secure.gateway.address.port());
+    let curl = |name: &str, version: &str| {
+        let client = clients.client(name);
+        let certificate = write(&secure.home, "client.pem", &client.pem);
+        let key = write(&secure.home, "client-key.pem", &client.key.serialize_pem());
+        let mut curl = Command::new("curl");
+        curl.args([
+            "--silent",
+            "--show-error",
+            "--noproxy",
+            "*",
+            "--max-time",
+            "20",
+            version,
+            "--cacert",
+        ])
+        .arg(&ca);
+        curl.arg("--cert").arg(certificate).arg("--key").arg(key);
+        curl.args(["--write-out", " over %{http_version}", "--data", BODY]);
+        curl.args(["--header", "Idempotency-Key: abc", &url]);
+        let output = curl.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(curl("alice", "--http2"), "payment 1 over 2");
+    assert_eq!(curl("alice", "--http1.1"), "payment 1 over 1.1");
+    assert_eq!(curl("mallory", "--http2"), "payment 2 over 2");
+    assert_eq!(secure.service.calls(), 2);
 }
 
 #[test]
