@@ -15,6 +15,9 @@ pub(crate) fn start(log: Log) {
     let filter = EnvFilter::new(format!("{}{errors}", log.level.as_str()));
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let lines = fmt().with_env_filter(filter).with_ansi(is_terminal).with_writer(std::io::stderr);
+    // A line that cannot be written would be complained about on standard error, which panics if
+    // nobody reads that any more: no request may fail for that.
+    let lines = lines.log_internal_errors(false);
     // An earlier start stays in force.
     let _ = match log.format {
         LogFormat::Text => lines.try_init(),

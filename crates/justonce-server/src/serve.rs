@@ -130,6 +130,7 @@ async fn serve(
         store,
         requests,
         pause: settings.handover_pause,
+        grace: settings.grace,
     });
     let ended = run_until_the_end(&mut signals, &handover, &mut tasks).await;
     stopping.cancel();

@@ -38,6 +38,7 @@ pub(crate) struct Handover {
     store: Option<StoreSlot>,
     requests: Requests,
     pause: Duration,
+    grace: Duration,
 }
 
 /// A socket that this process serves.
@@ -55,7 +56,10 @@ pub(crate) struct Parts {
     pub(crate) engine: Engine,
     pub(crate) store: Option<StoreSlot>,
     pub(crate) requests: Requests,
+    /// How long new connections may wait.
     pub(crate) pause: Duration,
+    /// How long what runs may take before they wait.
+    pub(crate) grace: Duration,
 }
 
 impl Served {
@@ -81,8 +85,8 @@ impl Served {
 
 impl Handover {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { start, sockets, gateway, engine, store, requests, pause } = parts;
-        Self { start, sockets, gateway, engine, store, requests, pause }
+        let Parts { start, sockets, gateway, engine, store, requests, pause, grace } = parts;
+        Self { start, sockets, gateway, engine, store, requests, pause, grace }
     }
 
     /// Starts a successor and hands everything over to it. Returns the number of its process: this
@@ -131,12 +135,26 @@ impl Handover {
                 let is_backed_up = store.backups().is_some_and(|backups| backups.is_busy());
                 ensure!(!is_backed_up, "a backup is being made: try again when it is done");
                 self.each(ListenerHandle::leave);
+                self.requests.mark();
                 info!("clients are told to come back with other connections");
                 self.linger(|listener| listener.askers().before).await;
+                self.let_end().await?;
                 self.pause(store, successor).await?;
             }
         }
         self.each(ListenerHandle::pass_on);
+        Ok(())
+    }
+
+    /// Waits for the requests that were under way when clients were told. Nobody else waits for
+    /// those: new requests are served.
+    async fn let_end(&self) -> anyhow::Result<()> {
+        let until = Instant::now() + self.grace;
+        while self.requests.before() > 0 {
+            let left = self.requests.before();
+            ensure!(Instant::now() < until, "{left} requests have not ended within `grace`");
+            sleep(LOOK_AGAIN_AFTER).await;
+        }
         Ok(())
     }
 

@@ -17,27 +17,55 @@ const HTTP2_SETTLED: Duration = Duration::from_millis(250);
 
 /// The requests under way that may use the store. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Requests(Arc<AtomicUsize>);
+pub(crate) struct Requests(Arc<Counts>);
+
+/// Those that began before the last mark, and those since, in turn.
+#[derive(Debug, Default)]
+struct Counts {
+    under_way: [AtomicUsize; 2],
+    marks: AtomicUsize,
+}
 
 /// Counts a request until it is dropped.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<AtomicUsize>);
+pub(crate) struct InFlight {
+    counts: Arc<Counts>,
+    marks: usize,
+}
 
 impl Requests {
     /// One more.
     pub(crate) fn begin(&self) -> InFlight {
-        self.0.fetch_add(1, Ordering::AcqRel);
-        InFlight(Arc::clone(&self.0))
+        let marks = self.0.marks.load(Ordering::Acquire);
+        self.0.of(marks).fetch_add(1, Ordering::AcqRel);
+        InFlight { counts: Arc::clone(&self.0), marks }
+    }
+
+    /// From here on, those that have begun are told apart.
+    pub(super) fn mark(&self) {
+        self.0.marks.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many of those that began before the last mark are left.
+    pub(super) fn before(&self) -> usize {
+        self.0.of(self.0.marks.load(Ordering::Acquire).wrapping_add(1)).load(Ordering::Acquire)
     }
 
     fn count(&self) -> usize {
-        self.0.load(Ordering::Acquire)
+        self.0.under_way.iter().map(|count| count.load(Ordering::Acquire)).sum()
+    }
+}
+
+impl Counts {
+    fn of(&self, marks: usize) -> &AtomicUsize {
+        let [even, odd] = &self.under_way;
+        if marks.is_multiple_of(2) { even } else { odd }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.counts.of(self.marks).fetch_sub(1, Ordering::AcqRel);
     }
 }
 

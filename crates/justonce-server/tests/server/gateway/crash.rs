@@ -3,9 +3,12 @@
 //! Nothing takes effect twice under `hold`, what was acknowledged is replayed byte for byte, and
 //! keys are free again, or unknown, once the lease has lapsed.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use crate::gateway::stage::{BODY, started};
 use crate::support::client::{Call, pay, pay_patiently, state, until};
-use crate::support::process::Gateway;
+use crate::support::process::{Gateway, Home};
 use crate::support::upstream::Upstream;
 
 const HOLD: &str = "[defaults]\nlease = '1s'\n";
@@ -153,4 +156,22 @@ fn killed_right_after_an_acknowledgement() {
         assert_eq!(replay.header("idempotent-replayed"), Some("true"));
     }
     assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 10);
+}
+
+#[test]
+fn a_log_that_nobody_reads_any_more_fails_no_request() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    home.configure(upstream.address(), "");
+    upstream.serve();
+    let mut command = home.command();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim_end().strip_prefix("listening on http://").unwrap().parse().unwrap();
+    drop(child.stderr.take());
+    for number in 0..5 {
+        assert_eq!(pay(address, &format!("k{number}"), BODY).status(), 201);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
