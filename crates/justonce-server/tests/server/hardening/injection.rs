@@ -124,12 +124,16 @@ fn a_forged_scope_meets_nobody_elses_key() {
         "authorization: Bearer a\r\nauthorization: Bearer a\r\nx-tenant: shop\r\n",
         "authorization: Bearer a, shop\r\n",
         "authorization: shop\r\nx-tenant: Bearer a\r\n",
-        "authorization: bearer a\r\nx-tenant: shop\r\n",
+        "authorization: bearer A\r\nx-tenant: shop\r\n",
+        "authorization: Bearers a\r\nx-tenant: shop\r\n",
     ];
     for (number, lines) in forged.iter().enumerate() {
         let answer = as_caller(lines);
         assert_eq!(answer.header("idempotent-replayed"), None, "{lines}: {answer:?}");
         assert_eq!(tape.count("post /payments"), number + 2, "{lines}");
     }
-    assert_eq!(as_caller(victim).header("idempotent-replayed"), Some("true"));
+    // The same credentials in another spelling are the same caller.
+    for own in [victim, "authorization: bearer  a\r\nx-tenant: shop\r\n"] {
+        assert_eq!(as_caller(own).header("idempotent-replayed"), Some("true"), "{own}");
+    }
 }
