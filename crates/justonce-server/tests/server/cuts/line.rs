@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+use crate::support::client::until;
+
 /// Whose bytes are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -67,6 +69,8 @@ struct Pair {
     is_over: AtomicBool,
     /// It has carried something while no cut was asked for.
     was_used: AtomicBool,
+    /// The last field: it goes when the sockets have gone.
+    held: Arc<()>,
 }
 
 impl Line {
@@ -92,12 +96,24 @@ impl Line {
     pub(crate) fn arm(&self, cut: Cut) {
         let mut state = self.state.lock().unwrap();
         state.requested = 0;
-        match (cut, state.open().first()) {
-            (Cut::Before(end), Some(_)) => {
-                state.open().iter().for_each(|pair| pair.cut(end));
-                state.done = Some(Done { was_used: true, requested: 0 });
-            }
-            _ => state.cut = Some(cut),
+        let open = state.open();
+        let Cut::Before(end) = cut else {
+            state.cut = Some(cut);
+            return;
+        };
+        if open.is_empty() {
+            state.cut = Some(cut);
+            return;
+        }
+        open.iter().for_each(|pair| pair.cut(end));
+        state.done = Some(Done { was_used: true, requested: 0 });
+        drop(state);
+        if end == End::Reset {
+            // A reset is sent once nobody holds the connection any more.
+            let held: Vec<Weak<()>> = open.iter().map(|pair| Arc::downgrade(&pair.held)).collect();
+            drop(open);
+            let left = || held.iter().filter(|held| held.strong_count() > 0).count();
+            until("the reset", left, |left| *left == 0);
         }
     }
 
@@ -159,7 +175,7 @@ impl Pair {
         service.set_nodelay(true).unwrap();
         gateway.set_nodelay(true).unwrap();
         let (is_over, was_used) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { gateway, service, is_over, was_used })
+        Arc::new(Self { gateway, service, is_over, was_used, held: Arc::default() })
     }
 
     fn carry(self: Arc<Self>, state: &Arc<Mutex<State>>) {
