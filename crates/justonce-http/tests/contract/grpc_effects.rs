@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Response};
 use justonce_core::{OnLapsed, Outcome, RecordId, Resolution, Resolve, Resolver, StateName, Why};
-use justonce_http::Rule;
+use justonce_http::{KeyPresence, Rule};
 
 use crate::support::bodies::{self, Piece};
 use crate::support::grpc::{answer, call_with, framed, lines, refusal, stream_with, trailers_only};
@@ -204,4 +204,14 @@ async fn h52_empty_frames_do_not_keep_a_call_open() {
     assert!(running.is_finished(), "it neither goes on nor ends for two minutes");
     assert_eq!(refusal(&running.await.unwrap()), Some((3, "request-invalid")));
     assert_eq!(upstream.calls(), 0);
+}
+
+/// Where keys are off, a response is the service's, whatever it says of replays.
+#[tokio::test]
+async fn h52_where_keys_are_off_a_response_stays_as_it_is() {
+    let world = World::new();
+    let upstream = Upstream::answering(|| with_head(status(200), "idempotent-replayed", "true"));
+    let app = world.app_with(&upstream, Rule::default().key_presence(KeyPresence::Off));
+    let reply = send(&app, call_with("abc", b"pay")).await;
+    assert_eq!((reply.text(), reply.header("grpc-status")), ("200", None));
 }
