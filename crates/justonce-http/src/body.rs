@@ -125,20 +125,27 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         inner: Either<B, Either<WholeBody, StreamedBody>>,
+        // Whether its trailers have nothing in our name: otherwise they are as they came.
+        is_cleaned: bool,
     }
 }
 
 impl<B> ResponseBody<B> {
     pub(crate) const fn passed(body: B) -> Self {
-        Self { inner: Either::Left(body) }
+        Self { inner: Either::Left(body), is_cleaned: false }
+    }
+
+    /// Passed through on a route that protects: our names are ours there.
+    pub(crate) const fn unprotected(body: B) -> Self {
+        Self { inner: Either::Left(body), is_cleaned: true }
     }
 
     pub(crate) fn whole(body: impl Into<WholeBody>) -> Self {
-        Self { inner: Either::Right(Either::Left(body.into())) }
+        Self { inner: Either::Right(Either::Left(body.into())), is_cleaned: false }
     }
 
     pub(crate) const fn streamed(body: StreamedBody) -> Self {
-        Self { inner: Either::Right(Either::Right(body)) }
+        Self { inner: Either::Right(Either::Right(body)), is_cleaned: false }
     }
 }
 
@@ -147,7 +154,15 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for ResponseBody<B> {
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Polled<BoxError> {
-        self.project().inner.poll_frame(cx)
+        let this = self.project();
+        let mut frame = ready!(this.inner.poll_frame(cx));
+        if *this.is_cleaned
+            && let Some(Ok(frame)) = &mut frame
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            remove_ours_from_trailers(trailers);
+        }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -185,6 +185,11 @@ impl Forwarder {
         }
     }
 
+    /// Whether there was anything in the body.
+    pub(crate) const fn has_data(&self) -> bool {
+        self.size > 0
+    }
+
     pub(crate) const fn trailers(&self) -> Option<&HeaderMap> {
         self.trailers.as_ref()
     }

@@ -8,6 +8,8 @@ use http::{HeaderMap, StatusCode};
 use crate::grpc_status::GrpcStatus;
 use crate::headers::OUTCOME;
 
+const GRPC_STATUS: &str = "grpc-status";
+
 /// Whether an operation took effect. An inner service reports it as an extension of its response;
 /// without one the status decides ([`StatusRules`]).
 ///
@@ -176,33 +178,47 @@ impl StatusRules {
         (is_told || !status.is_success()).then(|| self.effect(status, headers, reported))
     }
 
-    /// The effect of a whole response to a call of gRPC. Without trailers its status is in the
-    /// head.
+    /// The effect of a whole response to a call of gRPC, with what its head tells. Without trailers
+    /// its status is in the head.
     pub(crate) fn grpc_effect(
         &self,
+        of_head: Option<ResponseEffect>,
         headers: &HeaderMap,
-        trailers: Option<&HeaderMap>,
+        (trailers, has_data): (Option<&HeaderMap>, bool),
     ) -> ResponseEffect {
+        let told_last = trailers.and_then(from_header);
+        match (of_head, told_last) {
+            // What contradicts itself permits no other execution.
+            (Some(first), Some(last)) if first != last => return ResponseEffect::Unknown,
+            (Some(effect), _) | (None, Some(effect)) => return effect,
+            (None, None) => {}
+        }
         let last = trailers.unwrap_or(headers);
-        if let Some(effect) = from_header(last) {
+        let is_in_both = trailers.is_some() && headers.contains_key(GRPC_STATUS);
+        let status = grpc_status(last).filter(|_| !is_in_both);
+        let Some(status) = status else { return ResponseEffect::Unknown };
+        if let Some(effect) = self.configured_grpc(status) {
             return effect;
         }
-        let Some(status) = grpc_status(last) else { return ResponseEffect::Unknown };
         let may_retry = || has_pushback(last) || last.contains_key(RETRY_AFTER);
-        let default = || match status {
+        let default = match status {
             GrpcStatus::Unavailable | GrpcStatus::ResourceExhausted if may_retry() => {
                 ResponseEffect::NotExecuted
             }
             status => grpc_by_default(status),
         };
-        self.configured_grpc(status).unwrap_or_else(default)
+        match default {
+            // Who has answered with a message has done something before.
+            ResponseEffect::NotExecuted if has_data => ResponseEffect::Unknown,
+            effect => effect,
+        }
     }
 }
 
 /// The status in the trailers of gRPC, or in a head without any; nothing if there is not one, or
 /// none that is known.
 pub(crate) fn grpc_status(last: &HeaderMap) -> Option<GrpcStatus> {
-    let mut lines = last.get_all("grpc-status").into_iter();
+    let mut lines = last.get_all(GRPC_STATUS).into_iter();
     match (lines.next(), lines.next()) {
         (Some(line), None) => GrpcStatus::from_code(line.as_bytes()),
         _ => None,

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::response::Parts;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, request};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version, request};
 use http_body::Body;
 use justonce_core::engine::{Context, Explainer};
 use justonce_core::{HandlerError, HeldClaim, Operation, Outcome, Ran, RunError};
@@ -78,6 +78,7 @@ impl<S> Execution<S> {
     {
         let Self { shared, route, operation, service, parts, body, held, notes } = self;
         let is_grpc = grpc::is_call(&parts);
+        let has_trailers = is_grpc && parts.version >= Version::HTTP_2;
         // Boxed: it is large, and moved a few times before the service gets it.
         let request = Box::new(Request::from_parts(parts, RequestBody::whole(body)));
         async move {
@@ -88,7 +89,8 @@ impl<S> Execution<S> {
             }
             let explainer = claim.explainer();
             let answered = OnceLock::new();
-            let call = ServiceCall { route: &route, early, answered: &answered, is_grpc };
+            let call =
+                ServiceCall { route: &route, early, answered: &answered, is_grpc, has_trailers };
             let handler = |context| call.handle(context, service, request);
             let (ran, response) = shared.engine.execute_with(&operation, claim, handler).await;
             let (response, broken) = response.unzip();
@@ -140,6 +142,8 @@ struct ServiceCall<'a, R, E> {
     answered: &'a OnceLock<FailureReport>,
     /// Whether it is a call of gRPC: its trailers tell the effect.
     is_grpc: bool,
+    /// Whether its caller gets trailers in any case. HTTP/1.1 leaves out what was not announced.
+    has_trailers: bool,
 }
 
 /// The result for the engine, and the values that it hands through.
@@ -198,10 +202,14 @@ where
         match read_start(body, declared).await {
             BodyStart::Complete(body) => {
                 let trailers = body.trailers();
-                let effect = effect.unwrap_or_else(|| {
-                    let report = FailureReport::of(&parts, trailers, "answered");
-                    self.judged(&parts.headers, trailers, report, &explainer)
-                });
+                let effect = match (self.is_grpc, effect) {
+                    (false, Some(effect)) => effect,
+                    (_, effect) => {
+                        let report = FailureReport::of(&parts, trailers, "answered");
+                        let whole = (trailers, !body.data().is_empty());
+                        self.judged(effect, &parts.headers, whole, report, &explainer)
+                    }
+                };
                 let result = engine_result(effect, || {
                     let captured = Captured::of(body.data(), rule.max_stored_bytes);
                     outcome(parts.status, &parts.headers, &filter, &captured, trailers)
@@ -225,13 +233,15 @@ where
     /// The effect of a whole response of gRPC.
     fn judged(
         &self,
+        of_head: Option<ResponseEffect>,
         headers: &HeaderMap,
-        trailers: Option<&HeaderMap>,
+        whole: (Option<&HeaderMap>, bool),
         report: FailureReport,
         explainer: &Explainer,
     ) -> ResponseEffect {
-        let effect = self.route.rule.statuses.grpc_effect(headers, trailers);
-        if effect == Unknown {
+        let effect = self.route.rule.statuses.grpc_effect(of_head, headers, whole);
+        // What the head told is explained already.
+        if effect == Unknown && of_head != Some(Unknown) {
             let _ = self.answered.set(report.explained(explainer));
         }
         effect
@@ -246,7 +256,7 @@ where
         explainer: Explainer,
     ) -> Handled<R, E> {
         let rule = &self.route.rule;
-        let broken_off = self.is_grpc.then(grpc::broken_off);
+        let broken_off = self.has_trailers.then(grpc::broken_off);
         let (mut forwarder, body) = Forwarder::new(rule.max_stored_bytes, declared, broken_off);
         let report = FailureReport::of(&parts, None, "reading_body");
         let (status, headers) = (parts.status, parts.headers.clone());
@@ -256,8 +266,13 @@ where
         if forwarder.run(partial).await {
             let captured = forwarder.captured();
             let trailers = forwarder.trailers();
-            let effect =
-                effect.unwrap_or_else(|| self.judged(&headers, trailers, report, &explainer));
+            let effect = match (self.is_grpc, effect) {
+                (false, Some(effect)) => effect,
+                (_, effect) => {
+                    let whole = (trailers, forwarder.has_data());
+                    self.judged(effect, &headers, whole, report, &explainer)
+                }
+            };
             let result =
                 engine_result(effect, || outcome(status, &headers, &filter, &captured, trailers));
             forwarder.change_trailers(|trailers| filter.clean(trailers));

@@ -47,7 +47,7 @@ pub(crate) fn remove_ours(headers: &mut HeaderMap) {
     remove_if(headers, |name| *name != KEY && is_like_ours(name));
 }
 
-/// Removes all our names from a request's trailers.
+/// Removes all our names from trailers.
 pub(crate) fn remove_ours_from_trailers(trailers: &mut HeaderMap) {
     remove_if(trailers, is_like_ours);
 }

@@ -42,9 +42,10 @@ pub(crate) fn admit_unprotected(
 ) -> Result<Option<Admitted>, Problem> {
     let Some(limits) = &route.rule.caller_limits else { return Ok(None) };
     let caller = caller(route, parts)?;
-    let limits = &limits.without_stored();
-    let caller = LimitedCaller { shared, route, id: id(route, parts, &caller), limits };
-    caller.admit().map(Some).map_err(|refusal| caller.problem(refusal))
+    let id = id(route, parts, &caller);
+    let admitted = shared.caller_usage.admit_unstored(id, limits);
+    let caller = LimitedCaller { shared, route, id, limits };
+    admitted.map(Some).map_err(|refusal| caller.problem(refusal))
 }
 
 fn caller(route: &Route, parts: &request::Parts) -> Result<Caller, Problem> {

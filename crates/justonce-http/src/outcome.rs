@@ -180,6 +180,10 @@ fn without_headers(status: StatusCode, headers: &HeaderMap, size: u64) -> Outcom
     builder.build().unwrap_or_else(|_| Outcome::empty())
 }
 
+/// Response extension: it repeats an outcome. A header with that meaning may be the service's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replay;
+
 /// The response that repeats an outcome, or the problem that it was too large to be stored. An
 /// outcome that an operator gave without a status gets `without_status`.
 pub(crate) fn replay(
@@ -218,6 +222,7 @@ pub(crate) fn replay(
     let mut response = Response::new(WholeBody::new(body, trailers));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
+    response.extensions_mut().insert(Replay);
     Ok(response)
 }
 

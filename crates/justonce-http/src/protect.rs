@@ -24,7 +24,7 @@ use crate::detach::{Detached, EarlyResponse};
 use crate::execute::{CallResult, Execution, Held};
 use crate::fingerprint::{canonical, content_key, fingerprint};
 use crate::grpc::{self, NotUnary, UnaryBody};
-use crate::headers::{OUTCOME, REPLAYED, STATUS};
+use crate::headers::{OUTCOME, PROBLEM, REPLAYED, STATUS};
 use crate::identify::{identified, refused};
 use crate::key::{self, BadKey, KeySource};
 use crate::limited::{admit_unprotected, begin_limited};
@@ -313,13 +313,14 @@ impl<S> ProtectedRequest<S> {
             }
         };
         let request = Request::from_parts(self.parts, body);
-        let mut response = self.service.oneshot(request).await?.map(ResponseBody::passed);
+        let mut response = self.service.oneshot(request).await?.map(ResponseBody::unprotected);
         let disposition = Disposition::Unprotected;
         let of = (&*self.route, &self.notes);
         self.shared.log_request(of, None, disposition, 0, Some(&response));
         let headers = response.headers_mut();
         headers.remove(OUTCOME);
         headers.remove(REPLAYED);
+        headers.remove(PROBLEM);
         headers.insert(STATUS, HeaderValue::from_static("unprotected"));
         Ok(self.route.with_lifetime(response))
     }

@@ -109,6 +109,18 @@ impl CallerUsage {
         Ok(self.admitted(place, limits, running))
     }
 
+    /// The same for a request that stores nothing. What its caller has stored stays known.
+    pub(crate) fn admit_unstored(
+        &self,
+        caller: CallerId<'_>,
+        limits: &CallerLimits,
+    ) -> Result<Admitted, Refusal> {
+        let (place, now) = (self.place(caller), self.now());
+        let counted = limits.without_stored();
+        let running = self.with(place, limits, now, |usage| usage.admit(&counted, now))?;
+        Ok(self.admitted(place, &counted, running))
+    }
+
     /// Counts an operation of a caller that cannot be refused any more.
     pub(crate) fn force(&self, caller: CallerId<'_>, limits: &CallerLimits) -> Admitted {
         let (place, now) = (self.place(caller), self.now());

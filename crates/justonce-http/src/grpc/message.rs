@@ -73,7 +73,14 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Body for UnaryBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
-        let Poll::Ready(frame) = this.body.as_mut().poll_frame(cx) else {
+        let frame = loop {
+            match this.body.as_mut().poll_frame(cx) {
+                // It says nothing: a call with nothing else neither goes on nor ends.
+                Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty) => {}
+                frame => break frame,
+            }
+        };
+        let Poll::Ready(frame) = frame else {
             let sleep = || Box::pin(sleep_until(Instant::now() + MAX_PAUSE));
             ready!(this.pause.get_or_insert_with(sleep).as_mut().poll(cx));
             let why: BoxError = match this.framing.is_whole() {

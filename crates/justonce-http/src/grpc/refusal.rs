@@ -6,7 +6,8 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::body::ResponseBody;
 use crate::grpc_status::GrpcStatus;
-use crate::headers::{PROBLEM, REPLAYED};
+use crate::headers::PROBLEM;
+use crate::outcome::Replay;
 use crate::problem::{ProblemCode, Refusal};
 
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -55,10 +56,13 @@ impl<B> GrpcResponse for Response<ResponseBody<B>> {
     }
 }
 
-/// Whether a stored outcome is no response of gRPC: one that an operator or a probe gave.
+/// Whether a stored outcome is a success that is no response of gRPC: one that an operator or a
+/// probe gave. Everything else, such as the 404 of something on the way, is repeated as it was:
+/// callers read its status.
 fn is_foreign_replay<B>(response: &Response<B>) -> bool {
     let kind = response.headers().get(CONTENT_TYPE);
-    response.headers().contains_key(REPLAYED)
+    response.extensions().get::<Replay>().is_some()
+        && response.status().is_success()
         && !kind.is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()))
 }
 

@@ -428,3 +428,23 @@ async fn h47_refusals_are_counted_by_limit_and_pages_can_read_them() {
     assert_eq!(counters.of("idempotency_requests_total default limited false"), 2);
     assert_eq!(counters.of("idempotency_requests_total default executed false"), 1);
 }
+
+/// A caller has used up what it may store. Then it sends a request without a key, and others come.
+#[tokio::test(start_paused = true)]
+async fn h47_a_request_without_a_key_does_not_make_its_caller_forgotten() {
+    let (world, upstream) = (World::new(), Upstream::counting());
+    let layer = world.layer().caller_usage(CallerUsage::with_capacity(16));
+    let limits = CallerLimits::default().stored_bytes(1).concurrent(1000);
+    let app = layer.default_rule(limited(limits)).build().layer(upstream.clone());
+    assert_eq!(send(&app, by("ann", "a")).await.code(), 201);
+    assert_limited(&send(&app, by("ann", "b")).await, "stored_bytes");
+    let unprotected = request("POST", "/payments", &[("authorization", "ann")], "{}");
+    assert_eq!(send(&app, unprotected).await.code(), 201);
+    for stranger in 0..40 {
+        // They use less of their limits than she has.
+        let name = format!("stranger {stranger}");
+        let unprotected = request("POST", "/payments", &[("authorization", &name)], "{}");
+        assert_eq!(send(&app, unprotected).await.code(), 201);
+    }
+    assert_limited(&send(&app, by("ann", "b")).await, "stored_bytes");
+}

@@ -23,6 +23,7 @@ mod execution;
 mod extract;
 mod fingerprint;
 mod grpc;
+mod grpc_effects;
 mod grpc_streams;
 mod identity;
 mod key;

@@ -57,8 +57,7 @@ pub(super) fn clean_response<B>(response: &mut Response<B>, via: bool) {
     *response.version_mut() = Version::HTTP_11;
 }
 
-/// Prepares the trailers of an upstream's response for the client: some clients refuse those that
-/// have headers of one hop.
+/// Removes headers of one hop from trailers: some receivers refuse trailers that have them.
 pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
     PER_HOP.iter().for_each(|name| drop(trailers.remove(name)));
 }

@@ -11,6 +11,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use justonce_http::BoxError;
 
+use super::headers::clean_trailers;
 use crate::forwarded;
 
 /// The body of a request. Requests without one need no allocation.
@@ -84,6 +85,8 @@ impl Body for RequestBody {
             && let Some(trailers) = frame.trailers_mut()
         {
             forwarded::clean_trailers(trailers);
+            // HTTP/2 refuses trailers with such names, and then the request would not end.
+            clean_trailers(trailers);
         }
         *read = match (&*read, &frame) {
             (Read::Nothing, Some(Ok(frame))) if body.is_end_stream() => {

@@ -19,6 +19,7 @@ mod unix_sockets;
 mod upstream_answers;
 mod upstream_health;
 mod upstream_http2;
+mod upstream_http2_life;
 mod upstream_http2_places;
 mod upstream_outcomes;
 mod upstream_pass;

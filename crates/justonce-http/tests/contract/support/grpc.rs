@@ -1,7 +1,7 @@
 //! Calls of gRPC and what comes back.
 
 use axum::body::Body;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 
 use super::bodies::{self, Piece};
 use super::reply::Reply;
@@ -21,14 +21,19 @@ pub(crate) fn call_with(key: &str, message: &[u8]) -> Request<Body> {
         ("grpc-timeout", "5S"),
         ("idempotency-key", key),
     ];
-    request("POST", "/shop.Payments/Pay", &headers, framed(message))
+    http2(request("POST", "/shop.Payments/Pay", &headers, framed(message)))
 }
 
 /// A call without a key, or whatever else its headers say.
 pub(crate) fn stream_with(headers: &[(&str, &str)], body: Body) -> Request<Body> {
     let mut all = vec![("content-type", "application/grpc"), ("te", "trailers")];
     all.extend_from_slice(headers);
-    request("POST", "/shop.Payments/Watch", &all, body)
+    http2(request("POST", "/shop.Payments/Watch", &all, body))
+}
+
+fn http2(mut request: Request<Body>) -> Request<Body> {
+    *request.version_mut() = Version::HTTP_2;
+    request
 }
 
 /// Some headers, in this order.

@@ -24,7 +24,7 @@ pub(in crate::upstream) struct Http2Body {
     /// untold, that is given up.
     rest: Option<oneshot::Sender<()>>,
     /// The stream's place. It goes back after the stream has ended.
-    _guard: Arc<Http2Guard>,
+    guard: Arc<Http2Guard>,
 }
 
 /// What is read next.
@@ -47,7 +47,7 @@ impl Http2Body {
     ) -> Self {
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
         let left = length.and_then(|length| length.parse().ok());
-        Self { stream, left, part: Part::Data, rest, _guard: guard }
+        Self { stream, left, part: Part::Data, rest, guard }
     }
 
     /// The stream was reset. After a whole response that asks for nothing but to send no more of
@@ -76,6 +76,7 @@ impl Body for Http2Body {
         if self.part == Part::Data {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(data)) => {
+                    self.guard.heard();
                     // The upstream may send as much more. An error says that nothing more comes.
                     let _ = self.stream.flow_control().release_capacity(data.len());
                     self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));

@@ -112,11 +112,14 @@ pub(super) async fn drive(
             }
             if freed > 0 || now_allowed != allowed || is_woken {
                 allowed = now_allowed;
-                heartbeat.alive();
                 idle_until = pool.settled(&link, freed, allowed);
             }
             if is_woken {
                 continue;
+            }
+            // Requests that end say nothing: they also end because nothing comes back.
+            if link.take_heard() {
+                heartbeat.alive();
             }
             let now = Instant::now();
             if idle_until.is_some_and(|until| until <= now) && closing.is_none() {

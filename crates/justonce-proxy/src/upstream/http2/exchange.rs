@@ -93,6 +93,7 @@ async fn send(
     match respond(response, &mut sending, options, informational).await {
         Some(Ok(response)) => {
             let guard = Arc::clone(sending.guard());
+            guard.heard();
             let rest = sending.send_rest(options.read_timeout);
             let (parts, stream) = response.into_parts();
             let body = Http2Body::new(stream, &parts.headers, rest, guard);
@@ -130,8 +131,8 @@ async fn respond(
         while let Some(client) = informational
             && let Poll::Ready(Some(Ok(head))) = response.poll_informational(cx)
         {
-            // The gateway has already answered `Expect`.
-            if head.status() != StatusCode::CONTINUE {
+            // The gateway has already answered `Expect`, and HTTP/2 has no other protocols.
+            if !matches!(head.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
                 client.send(head.status(), &headers::informational(head.headers()));
             }
         }

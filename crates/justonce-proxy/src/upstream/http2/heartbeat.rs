@@ -34,7 +34,7 @@ impl Heartbeat {
         self.pings.is_some().then_some(self.deadline)
     }
 
-    /// A request has begun or ended.
+    /// Something of a response has come.
     pub(super) fn alive(&mut self) {
         if !self.is_waiting {
             self.sent = 0;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -65,12 +65,18 @@ struct Entry {
 pub(super) struct Link {
     /// How many have ended since that was asked last.
     freed: AtomicUsize,
+    /// Whether anything of a response has come since that was asked last.
+    heard: AtomicBool,
     changed: Notify,
 }
 
 impl Link {
     pub(super) fn take_freed(&self) -> usize {
         self.freed.swap(0, Ordering::AcqRel)
+    }
+
+    pub(super) fn take_heard(&self) -> bool {
+        self.heard.swap(false, Ordering::Relaxed)
     }
 
     /// Ready once a request has ended.
@@ -88,6 +94,13 @@ pub(super) struct Http2Slot {
 /// Takes a place on a connection until it is dropped. What is left of the stream is dropped before:
 /// the place is free once the end of the stream has been written.
 pub(super) struct Http2Guard(Arc<Link>);
+
+impl Http2Guard {
+    /// Something of the response has come: the other end is there.
+    pub(super) fn heard(&self) {
+        self.0.heard.store(true, Ordering::Relaxed);
+    }
+}
 
 impl Drop for Http2Guard {
     fn drop(&mut self) {
