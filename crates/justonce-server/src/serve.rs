@@ -91,11 +91,12 @@ async fn serve(
     crate::metrics::describe();
     let access_log = AccessLog::open(&settings.access_log)?;
     let refused = Refused::new(access_log.clone());
+    // Before the files are read: what changes from here on is noticed.
+    let contents = FileContents::read(flags, &settings);
     let mut listeners = Listeners::open(&settings, &mut sockets, refused)?;
     let mut predecessor = take_over(&settings, sockets, &mut signals).await?;
     let wait = if predecessor.is_some() { STORE_FREE_WITHIN } else { Duration::ZERO };
     let (engine, store) = stores::engine(&settings, wait).await?;
-    let contents = FileContents::read(flags, &settings);
     let service = Gateway::new(engine.clone(), &settings)?;
     let (traces, requests) = (Traces::new(settings.trace.make), Requests::default());
     let front = Front::new(service.clone(), access_log.clone(), traces, requests.clone());
@@ -133,6 +134,8 @@ async fn serve(
         grace: settings.grace,
     });
     let ended = run_until_the_end(&mut signals, &handover, &mut tasks).await;
+    // Its copies of the sockets would let clients connect whom nobody answers.
+    drop(handover);
     stopping.cancel();
     if matches!(ended, End::Stop) {
         delay(settings.drain_delay, &mut signals).await;
@@ -255,10 +258,12 @@ async fn run_until_the_end(
                 return End::HandedOver;
             }
             Err(why) if why.is::<Lost>() => return End::Lost,
-            Err(why) => error!("the restart failed, this process goes on: {why:#}"),
+            Err(why) => {
+                // Those that came meanwhile were about this attempt.
+                signals.forget_restarts();
+                error!("the restart failed, this process goes on: {why:#}");
+            }
         }
-        // Those that came meanwhile were about this attempt.
-        signals.forget_restarts();
     }
 }
 
