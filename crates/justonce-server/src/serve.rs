@@ -91,7 +91,6 @@ async fn serve(
     crate::metrics::describe();
     let access_log = AccessLog::open(&settings.access_log)?;
     let refused = Refused::new(access_log.clone());
-    // Before the files are read: what changes from here on is noticed.
     let contents = FileContents::read(flags, &settings);
     let mut listeners = Listeners::open(&settings, &mut sockets, refused)?;
     let mut predecessor = take_over(&settings, sockets, &mut signals).await?;
@@ -133,9 +132,7 @@ async fn serve(
         pause: settings.handover_pause,
         grace: settings.grace,
     });
-    let ended = run_until_the_end(&mut signals, &handover, &mut tasks).await;
-    // Its copies of the sockets would let clients connect whom nobody answers.
-    drop(handover);
+    let ended = run_until_the_end(&mut signals, handover, &mut tasks).await;
     stopping.cancel();
     if matches!(ended, End::Stop) {
         delay(settings.drain_delay, &mut signals).await;
@@ -222,10 +219,11 @@ impl End {
     }
 }
 
-/// Runs until there is a reason to end.
+/// Runs until there is a reason to end. The copies of the sockets are closed then: with them,
+/// clients could connect whom nobody answers.
 async fn run_until_the_end(
     signals: &mut Signals,
-    handover: &Handover,
+    handover: Handover,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> End {
     loop {

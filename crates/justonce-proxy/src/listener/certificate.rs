@@ -169,12 +169,12 @@ mod tests {
             params.distinguished_name.push(kind.clone(), value.clone());
         }
         params.subject_alt_names = alternative.to_vec();
-        made_of(issuer, params)
+        made_of(issuer, &params)
     }
 
     fn made_of(
         issuer: &Issuer<'static, KeyPair>,
-        params: CertificateParams,
+        params: &CertificateParams,
     ) -> Option<ClientCertificate> {
         let made = params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap();
         client(Some(&[made.der().clone()]))
@@ -228,7 +228,7 @@ mod tests {
             params.distinguished_name = rcgen::DistinguishedName::new();
             params.distinguished_name.push(DnType::CommonName, name);
             params.serial_number = Some(vec![7; bytes].into());
-            made_of(&ca, params)
+            made_of(&ca, &params)
         };
         let alice = with_serial("alice", 16);
         assert!(alice.is_some());

@@ -45,7 +45,7 @@ impl Authority {
         purpose: ExtendedKeyUsagePurpose,
         years: std::ops::Range<i32>,
     ) -> Signed {
-        self.sign(Self::params(name, purpose, years))
+        self.sign(&Self::params(name, purpose, years))
     }
 
     fn params(
@@ -61,7 +61,7 @@ impl Authority {
         params
     }
 
-    fn sign(&self, params: CertificateParams) -> Signed {
+    fn sign(&self, params: &CertificateParams) -> Signed {
         let key = KeyPair::generate().unwrap();
         let made = params.signed_by(&key, &self.0).unwrap();
         Signed { certificate: made.der().clone(), pem: made.pem(), key }
@@ -79,7 +79,7 @@ impl Authority {
     fn client_with_serial(&self, name: &str, bytes: usize) -> Signed {
         let mut params = Self::params(name, ExtendedKeyUsagePurpose::ClientAuth, 2020..4000);
         params.serial_number = Some(vec![7; bytes].into());
-        self.sign(params)
+        self.sign(&params)
     }
 }
 
