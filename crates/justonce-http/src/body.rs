@@ -140,6 +140,13 @@ impl<B> ResponseBody<B> {
         Self { inner: Either::Left(body), is_cleaned: true }
     }
 
+    /// Whether it comes from the service as it is: the response passes without protection, and the
+    /// layer has nothing more to do for it.
+    #[must_use]
+    pub const fn is_passed(&self) -> bool {
+        matches!(self.inner, Either::Left(_))
+    }
+
     pub(crate) fn whole(body: impl Into<WholeBody>) -> Self {
         Self { inner: Either::Right(Either::Left(body.into())), is_cleaned: false }
     }

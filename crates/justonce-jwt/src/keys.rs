@@ -38,6 +38,8 @@ pub(crate) struct Keys {
     settings: Arc<IssuerSettings>,
     clock: Arc<dyn Clock>,
     known: ArcSwapOption<Known>,
+    /// Keys from before a change of the settings: they count if the first fetch fails.
+    before: Option<Arc<Known>>,
     progress: Mutex<Progress>,
     /// The number of the last fetch that has ended.
     ended: watch::Sender<u64>,
@@ -73,7 +75,8 @@ pub(crate) enum Demand {
 }
 
 impl Issuer {
-    /// Begins with a fetch at once.
+    /// Begins with a fetch at once. If that fails, the keys count that an issuer of other settings
+    /// had from the same place.
     ///
     /// # Panics
     ///
@@ -82,13 +85,19 @@ impl Issuer {
         settings: IssuerSettings,
         clock: Arc<dyn Clock>,
         schedule: impl FnOnce(Duration) -> Schedule,
+        before: Option<&Self>,
     ) -> Self {
+        let is_same = |old: &&Self| {
+            old.settings.issuer == settings.issuer && old.settings.keys == settings.keys
+        };
+        let before = before.filter(is_same).and_then(|old| old.keys.known());
         let settings = Arc::new(settings);
         let keys = Arc::new(Keys {
             meters: IssuerMeters::of(&settings.name),
             settings: Arc::clone(&settings),
             clock,
             known: ArcSwapOption::empty(),
+            before,
             progress: Mutex::default(),
             ended: watch::Sender::new(0),
         });
@@ -201,6 +210,9 @@ impl Keys {
         let taken = result.and_then(|document| self.take(&document));
         self.progress().has_succeeded = taken.is_ok();
         if let Err(error) = taken {
+            if self.known.load().is_none() {
+                self.known.store(self.before.clone());
+            }
             self.meters.failed.increment(1);
             let issuer = &self.settings.name;
             let source = match &self.settings.keys {

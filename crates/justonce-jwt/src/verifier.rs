@@ -52,7 +52,8 @@ impl Verifier {
         Self::with(issuers, parts, &[])
     }
 
-    /// The same with other issuers. Those whose settings are as before keep their keys.
+    /// The same with other issuers. Those whose settings are as before keep their keys. Others
+    /// fetch them again at once, and keep those that they had from the same place if that fails.
     ///
     /// # Panics
     ///
@@ -71,10 +72,12 @@ impl Verifier {
         before: &[Arc<Issuer>],
     ) -> Arc<Self> {
         let start = |settings: IssuerSettings| {
-            let same = before.iter().find(|old| *old.settings == settings);
-            same.map(Arc::clone).unwrap_or_else(|| {
-                Arc::new(Issuer::start(settings, Arc::clone(&parts.clock), &*parts.schedule))
-            })
+            if let Some(same) = before.iter().find(|old| *old.settings == settings) {
+                return Arc::clone(same);
+            }
+            let named = before.iter().find(|old| old.settings.name == settings.name);
+            let (clock, schedule) = (Arc::clone(&parts.clock), &*parts.schedule);
+            Arc::new(Issuer::start(settings, clock, schedule, named.map(|old| &**old)))
         };
         let issuers: Vec<Arc<Issuer>> = issuers.into_iter().map(start).collect();
         let mut headers: Vec<HeaderName> = Vec::new();

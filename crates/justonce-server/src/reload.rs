@@ -69,6 +69,8 @@ pub(crate) struct FileContents {
 }
 
 impl FileContents {
+    /// Reads them. It is called before anything else reads the files: a change after that is
+    /// noticed, a change before is not.
     pub(crate) fn read(flags: &Flags, settings: &Settings) -> Self {
         Self {
             config: file(flags).and_then(|file| files::content(&file)),

@@ -91,11 +91,11 @@ async fn serve(
     crate::metrics::describe();
     let access_log = AccessLog::open(&settings.access_log)?;
     let refused = Refused::new(access_log.clone());
+    let contents = FileContents::read(flags, &settings);
     let mut listeners = Listeners::open(&settings, &mut sockets, refused)?;
     let mut predecessor = take_over(&settings, sockets, &mut signals).await?;
     let wait = if predecessor.is_some() { STORE_FREE_WITHIN } else { Duration::ZERO };
     let (engine, store) = stores::engine(&settings, wait).await?;
-    let contents = FileContents::read(flags, &settings);
     let service = Gateway::new(engine.clone(), &settings)?;
     let (traces, requests) = (Traces::new(settings.trace.make), Requests::default());
     let front = Front::new(service.clone(), access_log.clone(), traces, requests.clone());
@@ -132,7 +132,7 @@ async fn serve(
         pause: settings.handover_pause,
         grace: settings.grace,
     });
-    let ended = run_until_the_end(&mut signals, &handover, &mut tasks).await;
+    let ended = run_until_the_end(&mut signals, handover, &mut tasks).await;
     stopping.cancel();
     if matches!(ended, End::Stop) {
         delay(settings.drain_delay, &mut signals).await;
@@ -219,10 +219,11 @@ impl End {
     }
 }
 
-/// Runs until there is a reason to end.
+/// Runs until there is a reason to end. The copies of the sockets are closed then: with them,
+/// clients could connect whom nobody answers.
 async fn run_until_the_end(
     signals: &mut Signals,
-    handover: &Handover,
+    handover: Handover,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> End {
     loop {
@@ -255,10 +256,12 @@ async fn run_until_the_end(
                 return End::HandedOver;
             }
             Err(why) if why.is::<Lost>() => return End::Lost,
-            Err(why) => error!("the restart failed, this process goes on: {why:#}"),
+            Err(why) => {
+                // Those that came meanwhile were about this attempt.
+                signals.forget_restarts();
+                error!("the restart failed, this process goes on: {why:#}");
+            }
         }
-        // Those that came meanwhile were about this attempt.
-        signals.forget_restarts();
     }
 }
 

@@ -20,6 +20,9 @@ impl Signals {
     /// If the system refuses.
     pub(crate) fn watch() -> anyhow::Result<Self> {
         let watch = |kind| signal(kind).context("cannot watch for signals");
+        // From here on it does not end the process, as it would by default. Whoever reloads begins
+        // later, and then looks for what has changed since the start.
+        drop(watch(SignalKind::hangup())?);
         Ok(Self {
             terminate: watch(SignalKind::terminate())?,
             interrupt: watch(SignalKind::interrupt())?,

@@ -181,3 +181,24 @@ async fn issuers_that_are_as_before_keep_their_keys() {
     let none = changed.renewed(Vec::new());
     assert_eq!(verify(&none, &token).await, Err(TokenRefusal::Missing));
 }
+
+#[tokio::test]
+async fn an_issuer_that_is_away_keeps_its_keys_when_its_settings_change() {
+    let key = es256("a");
+    let (place, elsewhere) = (server(&[&key]), server(&[&key]));
+    let (first, _) = verifier(vec![issuer(&place)]);
+    let token = key.token(&claims());
+    assert_alice(&verify(&first, &token).await);
+    place.answer(KeyAnswer::Status(503));
+    elsewhere.answer(KeyAnswer::Status(503));
+    let leeway = Duration::from_secs(1);
+    let changed = first.renewed(vec![IssuerSettings { leeway, ..issuer(&place) }]);
+    assert_alice(&verify(&changed, &token).await);
+    // Keys of another place are others.
+    let moved = changed.renewed(vec![issuer(&elsewhere)]);
+    assert_unavailable(&verify(&moved, &token).await);
+    // One that answers says which keys count.
+    place.serve(jwks(&[&es256("b")]));
+    let asked = changed.renewed(vec![IssuerSettings { max_age: HOUR, ..issuer(&place) }]);
+    assert_eq!(verify(&asked, &token).await, Err(TokenRefusal::Key));
+}

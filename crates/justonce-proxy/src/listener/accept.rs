@@ -74,7 +74,7 @@ impl Listener {
             SocketAddress::Unix(_) => Either::Right(UnixListener::from_std(socket.into())?),
         };
         let (proxies, tls) = (TrustedProxies::default(), None);
-        let handle = ListenerHandle::new(settings.max_connections);
+        let handle = ListenerHandle::new(settings.max_connections, file.clone());
         let observer = Observer::default();
         Ok(Self { socket, address, file, settings, tls, proxies, observer, handle })
     }

@@ -11,11 +11,9 @@ use http::header::{FORWARDED, VIA};
 use http::{HeaderMap, HeaderName};
 use justonce_http::ClientCertificate;
 use rustls::pki_types::CertificateDer;
-use x509_cert::Certificate;
 use x509_cert::attr::AttributeTypeAndValue;
-use x509_cert::der::asn1::ObjectIdentifier;
-use x509_cert::der::{Decode, Encode, Tag, Tagged};
-use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::der::asn1::{AnyRef, ObjectIdentifier};
+use x509_cert::der::{Decode, Encode, Reader, SliceReader, Tag, Tagged};
 use x509_cert::name::Name;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
@@ -40,30 +38,74 @@ pub(super) fn is_forwarded(headers: &HeaderMap) -> bool {
 }
 
 fn named(certificate: &CertificateDer<'_>) -> Option<ClientCertificate> {
-    let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
-    let mut subject = text(&certificate.subject);
-    if !has_common_name(&certificate.subject) {
-        let mut extensions = certificate.extensions.iter().flatten();
-        let found = extensions.find(|extension| extension.extn_id == ALTERNATIVE_NAMES)?;
-        let names = SubjectAltName::from_der(found.extn_value.as_bytes()).ok()?;
+    let Names { issuer, subject, alternative } = names(certificate)?;
+    let mut subject_text = text(subject);
+    if !names_somebody(subject) {
+        let mut names = alternative.filter(|names| !names.is_empty())?;
         // Their order means nothing.
-        let mut names: Vec<Vec<u8>> =
-            names.0.iter().map(Encode::to_der).collect::<Result<_, _>>().ok()?;
         names.sort();
         names.dedup();
-        if names.is_empty() {
-            return None;
-        }
         names.iter().for_each(|name| {
             // Writing to a text cannot fail.
-            let _ = write!(subject, ";{}", HEXLOWER.encode(name));
+            let _ = write!(subject_text, ";{}", HEXLOWER.encode(name));
         });
     }
-    Some(ClientCertificate::new(text(&certificate.issuer), subject))
+    Some(ClientCertificate::new(text(issuer), subject_text))
+}
+
+/// What counts of a certificate. Nothing else is read: authorities write serial numbers and other
+/// things that are not as they should be, TLS accepts them, and two clients of whom nothing can be
+/// read would be one caller.
+struct Names<'c> {
+    issuer: AnyRef<'c>,
+    subject: AnyRef<'c>,
+    /// The alternative names as they are encoded.
+    alternative: Option<Vec<Vec<u8>>>,
+}
+
+fn names(certificate: &[u8]) -> Option<Names<'_>> {
+    let whole = AnyRef::from_der(certificate).ok()?;
+    let signed = elements(whole)?.into_iter().next()?;
+    let mut parts = elements(signed)?.into_iter().peekable();
+    // The version may be missing.
+    let _version = parts.next_if(|part| has_number(*part, 0));
+    let (_serial, _algorithm, issuer) = (parts.next()?, parts.next()?, parts.next()?);
+    let (_validity, subject) = (parts.next()?, parts.next()?);
+    let extensions = parts.find(|part| has_number(*part, 3));
+    Some(Names { issuer, subject, alternative: extensions.and_then(alternative_names) })
+}
+
+fn alternative_names(extensions: AnyRef<'_>) -> Option<Vec<Vec<u8>>> {
+    let extensions = elements(AnyRef::from_der(extensions.value()).ok()?)?;
+    let found = extensions.into_iter().find_map(|extension| {
+        let parts = elements(extension)?;
+        let id: ObjectIdentifier = parts.first()?.decode_as().ok()?;
+        parts.last().copied().filter(|_| id == ALTERNATIVE_NAMES)
+    })?;
+    let names = elements(AnyRef::from_der(found.value()).ok()?)?;
+    names.iter().map(|name| name.to_der().ok()).collect()
+}
+
+/// The elements of a sequence.
+fn elements(of: AnyRef<'_>) -> Option<Vec<AnyRef<'_>>> {
+    if of.tag() != Tag::Sequence {
+        return None;
+    }
+    let mut reader = SliceReader::new(of.value()).ok()?;
+    let mut elements = Vec::new();
+    while !reader.is_finished() {
+        elements.push(reader.decode().ok()?);
+    }
+    Some(elements)
+}
+
+fn has_number(part: AnyRef<'_>, wanted: u8) -> bool {
+    matches!(part.tag(), Tag::ContextSpecific { number, .. } if number.value() == wanted)
 }
 
 /// A name as one unambiguous text. The same letters are the same, whatever kind of text they are.
-fn text(name: &Name) -> String {
+fn text(of: AnyRef<'_>) -> String {
+    let Some(name) = name(of) else { return format!("#{}", HEXLOWER.encode(of.value())) };
     let mut text = String::new();
     for part in &name.0 {
         let mut values: Vec<String> = part.0.iter().map(value).collect();
@@ -87,6 +129,16 @@ fn value(of: &AttributeTypeAndValue) -> String {
 fn plain(of: &AttributeTypeAndValue) -> Option<&str> {
     let is_text = [Tag::Utf8String, Tag::PrintableString, Tag::Ia5String].contains(&of.value.tag());
     std::str::from_utf8(of.value.value()).ok().filter(|_| is_text)
+}
+
+/// A name, if it is written as it should be.
+fn name(of: AnyRef<'_>) -> Option<Name> {
+    of.decode_as().ok()
+}
+
+/// Whether a subject names somebody without alternative names. One that cannot be read does.
+fn names_somebody(subject: AnyRef<'_>) -> bool {
+    name(subject).is_none_or(|name| has_common_name(&name))
 }
 
 fn has_common_name(name: &Name) -> bool {
@@ -117,6 +169,13 @@ mod tests {
             params.distinguished_name.push(kind.clone(), value.clone());
         }
         params.subject_alt_names = alternative.to_vec();
+        made_of(issuer, &params)
+    }
+
+    fn made_of(
+        issuer: &Issuer<'static, KeyPair>,
+        params: &CertificateParams,
+    ) -> Option<ClientCertificate> {
         let made = params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap();
         client(Some(&[made.der().clone()]))
     }
@@ -158,5 +217,22 @@ mod tests {
         assert_eq!(made(&ca, &[], &[]), None);
         assert_eq!(client(None), None);
         assert_eq!(client(Some(&[CertificateDer::from(vec![0; 9])])), None);
+    }
+
+    /// TLS accepts serial numbers that are longer than they should be.
+    #[test]
+    fn h42_what_does_not_name_the_client_need_not_be_right() {
+        let ca = authority("CA");
+        let with_serial = |name: &str, bytes: usize| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.serial_number = Some(vec![7; bytes].into());
+            made_of(&ca, &params)
+        };
+        let alice = with_serial("alice", 16);
+        assert!(alice.is_some());
+        assert_eq!(with_serial("alice", 32), alice);
+        assert!(with_serial("mallory", 32).is_some_and(|other| Some(other) != alice));
     }
 }

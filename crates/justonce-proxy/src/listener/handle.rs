@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
+use super::socket_file::SocketFile;
 use super::tracker::ConnectionTracker;
 
 /// Shows what a listener does, and lets it hand its socket over to another process: it
@@ -42,6 +43,8 @@ pub(super) struct Shared {
     pub(super) rests: AtomicBool,
     /// Another process serves the socket, so its file stays.
     pub(super) is_passed_on: AtomicBool,
+    /// The file that is removed once the socket has been served.
+    file: Option<SocketFile>,
 }
 
 /// Connections that may still bring a request.
@@ -78,13 +81,21 @@ pub struct ListenerStats {
 }
 
 impl ListenerHandle {
-    pub(super) fn new(max_connections: usize) -> Self {
+    pub(super) fn new(max_connections: usize, file: Option<SocketFile>) -> Self {
         Self(Arc::new(Shared {
             tracker: Arc::new(ConnectionTracker::new(max_connections)),
             accepts: watch::Sender::new(true),
             rests: AtomicBool::new(false),
             is_passed_on: AtomicBool::new(false),
+            file,
         }))
+    }
+
+    /// Whether the file of the socket is removed once it has been served: it is one of ours, and
+    /// nobody has put another one in its place.
+    #[must_use]
+    pub fn owns_file(&self) -> bool {
+        self.0.file.as_ref().is_some_and(SocketFile::is_there)
     }
 
     /// Says `Connection: close` with every HTTP/1 response from here on; connections are accepted

@@ -1,17 +1,25 @@
 //! Sockets that accept connections: bound here, or passed on by another process.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::thread::park_timeout;
+use std::time::Duration;
 
 use justonce_net::SocketAddress;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::settings::BACKLOG;
 use super::socket_file::{SocketFile, remove_stale};
+
+/// How often a directory is tried that somebody has locked. A gateway needs it for a moment only:
+/// whoever keeps it is none, and must not keep this one from starting.
+const LOCK_TRIES: u32 = 100;
+/// The pause between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// A socket that accepts connections, and is not served yet.
 ///
@@ -131,11 +139,18 @@ fn bind_unix(path: &Path, mode: u32) -> io::Result<(Socket, SocketFile)> {
 }
 
 /// Waits until no other gateway makes or removes sockets in this directory. One that cannot be
-/// opened for reading is used without that.
+/// opened for reading, or that stays locked, is used without that.
 fn alone_in(path: &Path) -> Option<File> {
     let directory = File::open(path.parent()?).ok()?;
-    directory.lock().ok()?;
-    Some(directory)
+    for _ in 0..LOCK_TRIES {
+        match directory.try_lock() {
+            Ok(()) => return Some(directory),
+            Err(TryLockError::WouldBlock) => park_timeout(LOCK_PAUSE),
+            Err(TryLockError::Error(_)) => return None,
+        }
+    }
+    tracing::warn!("another program keeps the directory of {} locked", path.display());
+    None
 }
 
 #[cfg(test)]
@@ -196,6 +211,23 @@ mod tests {
         refusal(&path);
         assert!(path.exists());
         assert!(!refusal(&directory.path().join("missing/a.sock")).is_empty());
+    }
+
+    /// Everybody who may read a directory may lock it.
+    #[test]
+    fn a_directory_that_a_stranger_keeps_locked_holds_nothing_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let stranger = File::open(directory.path()).unwrap();
+        stranger.lock().unwrap();
+        let path = directory.path().join("a.sock");
+        let (bound, result) = std::sync::mpsc::channel();
+        std::thread::spawn({
+            let address = unix(&path);
+            move || bound.send(ListenSocket::bind(&address, 0o660))
+        });
+        let socket = result.recv_timeout(Duration::from_secs(20)).expect("it waits for ever");
+        assert!(socket.is_ok(), "{socket:?}");
+        UnixStream::connect(&path).unwrap();
     }
 
     #[test]

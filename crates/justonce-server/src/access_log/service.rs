@@ -83,19 +83,19 @@ pin_project! {
     }
 }
 
-impl<F, B> Future for LoggedFuture<F>
+impl<F> Future for LoggedFuture<F>
 where
-    F: Future<Output = Result<Response<B>, Infallible>>,
-    B: Body,
+    F: Future<Output = Result<Response<GatewayBody>, Infallible>>,
 {
-    type Output = Result<Response<LoggedBody<B>>, Infallible>;
+    type Output = Result<Response<LoggedBody<GatewayBody>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let response = ready!(this.response.poll(cx))?;
         let mut line = this.line.take();
         line.iter_mut().for_each(|line| line.begin_response(response.status()));
-        let in_flight = this.in_flight.take();
+        // A stream that passes through may last for ever, and needs no store.
+        let in_flight = this.in_flight.take().filter(|_| !response.body().is_passed());
         Poll::Ready(Ok(response.map(|body| LoggedBody::new(body, line, in_flight))))
     }
 }

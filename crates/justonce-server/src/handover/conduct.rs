@@ -76,10 +76,18 @@ impl Served {
         let told = PassedSocket {
             setting: setting.to_owned(),
             configured: configured.to_string(),
-            owns_file: socket.owns_file(),
+            // It is looked at when the socket is handed over.
+            owns_file: false,
         };
         let socket = socket.as_fd().try_clone_to_owned().context("cannot keep a socket")?;
         Ok(Self { told, socket, listener: None })
+    }
+
+    /// What the successor is told. By now another process may have put its own file in the place of
+    /// a Unix socket's.
+    fn told(&self) -> PassedSocket {
+        let owns_file = self.listener.as_ref().is_some_and(ListenerHandle::owns_file);
+        PassedSocket { owns_file, ..self.told.clone() }
     }
 }
 
@@ -103,7 +111,7 @@ impl Handover {
             "this is the first process of a container, which ends with it: replace the container"
         );
         let sockets: Vec<_> =
-            self.sockets.iter().map(|one| (one.told.clone(), one.socket.as_fd())).collect();
+            self.sockets.iter().map(|one| (one.told(), one.socket.as_fd())).collect();
         let mut successor = Successor::start(&self.start, &sockets)?;
         let pid = successor.id().context("the successor has ended")?;
         info!(pid, "a successor starts");
@@ -130,6 +138,7 @@ impl Handover {
                 self.each(ListenerHandle::stop_accepting);
                 self.each(ListenerHandle::leave);
                 self.linger(|listener| listener.askers().now).await;
+                successor.ensure_alive()?;
             }
             Some(store) => {
                 let is_backed_up = store.backups().is_some_and(|backups| backups.is_busy());
@@ -146,16 +155,20 @@ impl Handover {
         Ok(())
     }
 
-    /// Waits for the requests that were under way when clients were told. Nobody else waits for
-    /// those: new requests are served.
+    /// Waits for the requests that were under way when clients were told, and for operations whose
+    /// callers have left. Nobody else waits for those: new requests are served.
     async fn let_end(&self) -> anyhow::Result<()> {
         let until = Instant::now() + self.grace;
-        while self.requests.before() > 0 {
-            let left = self.requests.before();
+        loop {
+            // No more operations than requests can be those of the requests since then.
+            let left_behind = self.engine.load().executing.saturating_sub(self.requests.since());
+            let left = self.requests.before().max(left_behind);
+            if left == 0 {
+                return Ok(());
+            }
             ensure!(Instant::now() < until, "{left} requests have not ended within `grace`");
             sleep(LOOK_AGAIN_AFTER).await;
         }
-        Ok(())
     }
 
     /// Hands the store over. Meanwhile, new connections wait.

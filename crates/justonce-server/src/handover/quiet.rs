@@ -1,7 +1,7 @@
 //! When nothing uses the store any more.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -19,53 +19,70 @@ const HTTP2_SETTLED: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Requests(Arc<Counts>);
 
-/// Those that began before the last mark, and those since, in turn.
 #[derive(Debug, Default)]
 struct Counts {
-    under_way: [AtomicUsize; 2],
-    marks: AtomicUsize,
+    /// All of them.
+    all: AtomicUsize,
+    /// Those since the last mark, beside the number of marks.
+    since: AtomicU64,
 }
+
+/// The number of marks is above these bits, the number of requests since then in them.
+const SINCE_BITS: u32 = 32;
 
 /// Counts a request until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     counts: Arc<Counts>,
-    marks: usize,
+    marks: u64,
 }
 
 impl Requests {
     /// One more.
     pub(crate) fn begin(&self) -> InFlight {
-        let marks = self.0.marks.load(Ordering::Acquire);
-        self.0.of(marks).fetch_add(1, Ordering::AcqRel);
+        // In this order, so that one that begins or ends counts as one from before for a moment,
+        // never as none.
+        self.0.all.fetch_add(1, Ordering::AcqRel);
+        let marks = marks_of(self.0.since.fetch_add(1, Ordering::AcqRel));
         InFlight { counts: Arc::clone(&self.0), marks }
     }
 
     /// From here on, those that have begun are told apart.
     pub(super) fn mark(&self) {
-        self.0.marks.fetch_add(1, Ordering::AcqRel);
+        let next = |since| Some((marks_of(since).wrapping_add(1)) << SINCE_BITS);
+        let _ = self.0.since.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
-    /// How many of those that began before the last mark are left.
+    /// How many of those that began before the last mark are left, however long before.
     pub(super) fn before(&self) -> usize {
-        self.0.of(self.0.marks.load(Ordering::Acquire).wrapping_add(1)).load(Ordering::Acquire)
+        let since = self.since();
+        self.count().saturating_sub(since)
+    }
+
+    /// How many of those that have begun since the last mark are left.
+    pub(super) fn since(&self) -> usize {
+        requests_of(self.0.since.load(Ordering::Acquire))
     }
 
     fn count(&self) -> usize {
-        self.0.under_way.iter().map(|count| count.load(Ordering::Acquire)).sum()
+        self.0.all.load(Ordering::Acquire)
     }
 }
 
-impl Counts {
-    fn of(&self, marks: usize) -> &AtomicUsize {
-        let [even, odd] = &self.under_way;
-        if marks.is_multiple_of(2) { even } else { odd }
-    }
+const fn marks_of(since: u64) -> u64 {
+    since >> SINCE_BITS
+}
+
+fn requests_of(since: u64) -> usize {
+    usize::try_from(since & ((1 << SINCE_BITS) - 1)).unwrap_or(usize::MAX)
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.counts.of(self.marks).fetch_sub(1, Ordering::AcqRel);
+        let (of, marks) = (&self.counts.since, self.marks);
+        let is_since = |since| (marks_of(since) == marks).then(|| since - 1);
+        let _ = of.fetch_update(Ordering::AcqRel, Ordering::Acquire, is_since);
+        self.counts.all.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -100,5 +117,33 @@ pub(super) async fn quiet(
             );
         }
         sleep(LOOK_AGAIN_AFTER).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_from_before_any_mark_count_as_such() {
+        let requests = Requests::default();
+        let (oldest, ended) = (requests.begin(), requests.begin());
+        assert_eq!((requests.before(), requests.count()), (0, 2));
+        requests.mark();
+        let old = requests.begin();
+        assert_eq!((requests.before(), requests.count()), (2, 3));
+        drop(ended);
+        assert_eq!((requests.before(), requests.count()), (1, 2));
+        // The restart has failed, and there is another one.
+        requests.mark();
+        let new = requests.begin();
+        assert_eq!((requests.before(), requests.count()), (2, 3));
+        drop(old);
+        drop(new);
+        assert_eq!((requests.before(), requests.count()), (1, 1));
+        requests.mark();
+        assert_eq!((requests.before(), requests.count()), (1, 1));
+        drop(oldest);
+        assert_eq!((requests.before(), requests.count()), (0, 0));
     }
 }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
@@ -41,11 +43,19 @@ impl Start {
     }
 }
 
-/// The successor. It is killed when this is dropped before it serves.
+/// The successor. When this is dropped before it is let go, it ends: at once if it does not serve
+/// yet, and otherwise as any gateway that is told to stop, with what it is executing.
 pub(super) struct Successor {
     child: Child,
     channel: UnixStream,
-    serves: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Prepares,
+    Serves,
+    LetGo,
 }
 
 impl Successor {
@@ -68,7 +78,7 @@ impl Successor {
             .with_context(|| format!("{} cannot be started", start.program.display()))?;
         // This copy of its end is gone with the command, so that its end is heard.
         drop(command);
-        let successor = Self { child, channel, serves: false };
+        let successor = Self { child, channel, stage: Stage::Prepares };
         channel::send_sockets(&ours, sockets)?;
         Ok(successor)
     }
@@ -91,6 +101,9 @@ impl Successor {
             bail!("the successor has ended ({status}); its log says why");
         }
         ensure!(said == [wanted.byte()], "the successor says something else");
+        if wanted == Message::Serving {
+            self.stage = Stage::Serves;
+        }
         Ok(())
     }
 
@@ -100,9 +113,27 @@ impl Successor {
         said.context("the successor does not hear any more")
     }
 
+    /// Looks whether it has not ended since it was last heard.
+    ///
+    /// # Errors
+    ///
+    /// If it has ended.
+    pub(super) fn ensure_alive(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the successor has ended ({status}); its log says why"),
+        }
+    }
+
     /// It serves: it lives on when this process ends.
     pub(super) fn let_go(mut self) {
-        self.serves = true;
+        self.stage = Stage::LetGo;
+    }
+
+    /// Tells it to stop.
+    fn terminate(&self) -> Option<()> {
+        let pid = Pid::from_raw(self.child.id()?.try_into().ok()?);
+        kill(pid, Signal::SIGTERM).ok()
     }
 
     /// Ends it, and waits until it has ended.
@@ -114,8 +145,11 @@ impl Successor {
 
 impl Drop for Successor {
     fn drop(&mut self) {
-        if !self.serves {
-            let _ = self.child.start_kill();
-        }
+        // It may have ended by itself.
+        let _ = match self.stage {
+            Stage::Prepares => self.child.start_kill().ok(),
+            Stage::Serves => self.terminate(),
+            Stage::LetGo => None,
+        };
     }
 }

@@ -45,11 +45,23 @@ impl Authority {
         purpose: ExtendedKeyUsagePurpose,
         years: std::ops::Range<i32>,
     ) -> Signed {
+        self.sign(&Self::params(name, purpose, years))
+    }
+
+    fn params(
+        name: &str,
+        purpose: ExtendedKeyUsagePurpose,
+        years: std::ops::Range<i32>,
+    ) -> CertificateParams {
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.extended_key_usages = vec![purpose];
         params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
         params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
+        params
+    }
+
+    fn sign(&self, params: &CertificateParams) -> Signed {
         let key = KeyPair::generate().unwrap();
         let made = params.signed_by(&key, &self.0).unwrap();
         Signed { certificate: made.der().clone(), pem: made.pem(), key }
@@ -61,6 +73,13 @@ impl Authority {
 
     fn client(&self, name: &str) -> Signed {
         self.signs(name, ExtendedKeyUsagePurpose::ClientAuth, 2020..4000)
+    }
+
+    /// With a serial number that is longer than it should be.
+    fn client_with_serial(&self, name: &str, bytes: usize) -> Signed {
+        let mut params = Self::params(name, ExtendedKeyUsagePurpose::ClientAuth, 2020..4000);
+        params.serial_number = Some(vec![7; bytes].into());
+        self.sign(&params)
     }
 }
 
@@ -307,6 +326,21 @@ fn h42_certificates_of_others_cannot_connect() {
     assert_eq!(secure.handshakes("expired_certificate"), 1);
     assert_eq!(secure.handshakes("untrusted_certificate"), 3);
     assert_eq!(secure.handshakes("done"), 3);
+}
+
+/// RFC 5280 allows 20 bytes, and says that some have more.
+#[test]
+fn h42_a_serial_number_that_is_too_long_makes_two_clients_no_one_caller() {
+    let clients = Authority::new("clients");
+    let secure = Secure::asking(
+        &clients,
+        "client_ca = 'CA'\nclient_cert = 'required'",
+        "[defaults]\nscope = ['certificate']",
+    );
+    let client = |name: &str| clients.client_with_serial(name, 32);
+    assert_paid(&secure.pay(Some(&client("alice")), ""), 1, false);
+    assert_paid(&secure.pay(Some(&client("mallory")), ""), 2, false);
+    assert_paid(&secure.pay(Some(&clients.client("alice")), "cookie: seen=1\r\n"), 1, true);
 }
 
 #[test]

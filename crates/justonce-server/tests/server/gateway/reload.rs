@@ -121,7 +121,7 @@ fn a_configmap_that_is_swapped_is_noticed() {
 }
 
 /// Whether a TLS handshake succeeds with a client that trusts this certificate alone.
-fn shows(address: std::net::SocketAddr, certificate: &rcgen::Certificate) -> bool {
+pub(crate) fn shows(address: std::net::SocketAddr, certificate: &rcgen::Certificate) -> bool {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate.der().clone()).unwrap();
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());

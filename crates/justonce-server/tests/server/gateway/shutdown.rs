@@ -1,5 +1,7 @@
 //! Graceful shutdown: what is under way finishes, nothing is lost.
 
+use std::net::TcpStream;
+
 use nix::sys::signal::Signal;
 
 use crate::gateway::stage::{BODY, started};
@@ -36,6 +38,22 @@ fn an_operation_whose_caller_has_left_finishes_too() {
     assert_eq!(pay(gateway.address, "k", BODY).text(), "paid");
 }
 
+/// Load balancers send the request elsewhere then.
+#[test]
+fn who_connects_while_it_ends_is_refused_and_not_left_waiting() {
+    let (_home, upstream, gateway) = started("grace = '20s'");
+    let mut call = Call::pay(gateway.address, "k", BODY);
+    let mut connection = upstream.accept();
+    connection.read();
+    gateway.signal(Signal::SIGTERM);
+    gateway.log_line("stopping");
+    let is_refused = || TcpStream::connect(gateway.address).is_err();
+    until("a refusal", is_refused, |is_refused| *is_refused);
+    connection.answer("201 Created", &[], b"paid");
+    assert_eq!(call.answer().text(), "paid");
+    assert!(gateway.wait().success());
+}
+
 #[test]
 fn with_a_drain_delay_readiness_falls_first_and_requests_go_on() {
     let (_home, upstream, gateway) = started("drain_delay = '1h'\ngrace = '20s'");
@@ -53,7 +71,7 @@ fn with_a_drain_delay_readiness_falls_first_and_requests_go_on() {
     let address = gateway.address;
     gateway.signal(Signal::SIGTERM);
     assert!(gateway.wait().success());
-    assert!(std::net::TcpStream::connect(address).is_err());
+    assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]

@@ -6,8 +6,9 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::stage::{Restarting, Successor, restarted};
+use crate::gateway::reload::shows;
 use crate::gateway::stage::{BODY, started};
-use crate::support::client::{Call, pay, state};
+use crate::support::client::{Call, pay, state, until};
 use crate::support::process::{Gateway, Home};
 use crate::support::upstream::{Upstream, read_message};
 
@@ -54,6 +55,27 @@ fn h55_what_ran_before_makes_nobody_wait() {
 }
 
 #[test]
+fn h55_an_operation_whose_caller_has_left_makes_nobody_wait() {
+    let (_home, upstream, gateway) = started("");
+    let running = Call::pay(gateway.address, "running", BODY);
+    let mut connection = upstream.accept();
+    connection.read();
+    drop(running);
+    gateway.signal(Signal::SIGUSR2);
+    gateway.log_line("clients are told to come back");
+    let mut other = Call::pay(gateway.address, "other", BODY);
+    let mut second = upstream.accept();
+    second.read();
+    second.answer("201 Created", &[], b"paid");
+    assert_eq!(other.answer().status(), 201);
+    connection.answer("201 Created", &[], b"paid");
+    let lines = gateway.log_up_to("the successor serves");
+    let _successor = Successor::of(lines.last().unwrap());
+    assert!(!lines.iter().any(|line| line.contains("the restart failed")), "{lines:?}");
+    assert!(pay(gateway.address, "running", BODY).is_replay());
+}
+
+#[test]
 fn h55_a_websocket_does_not_hold_the_restart() {
     let (_home, upstream, gateway) = started("grace = '20s'");
     let mut client = Call::connect(gateway.address);
@@ -75,6 +97,74 @@ fn h55_a_websocket_does_not_hold_the_restart() {
     drop(client);
     drop(server);
     assert!(gateway.wait().success());
+}
+
+/// Also one with a method that is protected where there is a key.
+#[test]
+fn h55_a_stream_that_passes_through_does_not_hold_the_restart() {
+    let route = "[[route]]\nmatch = 'POST /watch'\nkey = 'optional'";
+    let (_home, upstream, gateway) = started(&format!("grace = '20s'\n{route}"));
+    let mut client = Call::send(gateway.address, "POST /watch", &[], "");
+    let mut server = upstream.accept();
+    server.read();
+    server.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n");
+    let mut read_up_to = |end: &[u8]| {
+        let mut seen = Vec::new();
+        while !seen.ends_with(end) {
+            seen.extend(client.some(1));
+        }
+    };
+    read_up_to(b"first\r\n");
+    let _successor = restarted(&gateway);
+    // It still runs, in the old process, for the grace period.
+    server.write(b"6\r\nsecond\r\n0\r\n\r\n");
+    read_up_to(b"second\r\n0\r\n\r\n");
+    assert!(gateway.wait().success());
+}
+
+/// The successor reads the files long before it serves.
+#[test]
+fn h55_a_certificate_that_is_renewed_during_a_restart_is_served_after_it() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    let (cert, key) = (home.path().join("cert.pem"), home.path().join("key.pem"));
+    let install = || {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(&cert, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        made.cert
+    };
+    let first = install();
+    let tls = format!("[tls]\ncert = '{}'\nkey = '{}'\n", cert.display(), key.display());
+    home.configure(upstream.address(), &tls);
+    let gateway = home.start();
+    assert!(shows(gateway.address, &first));
+    // The restart waits for it.
+    let rests = std::net::TcpStream::connect(gateway.address).unwrap();
+    gateway.signal(Signal::SIGUSR2);
+    gateway.log_line("everything but the store is ready");
+    let second = install();
+    drop(rests);
+    let _successor = Successor::of(&gateway.log_line("the successor serves"));
+    until("the second", || shows(gateway.address, &second), |shown| *shown);
+}
+
+/// `systemctl kill -s HUP` reaches all processes of a service.
+#[test]
+fn h55_a_signal_to_reload_does_not_end_a_successor() {
+    let (_home, upstream, gateway) = started("");
+    upstream.serve();
+    // The restart waits for it.
+    let mut rests = Call::pay(gateway.address, "k", BODY);
+    assert_eq!(rests.answer().status(), 201);
+    gateway.signal(Signal::SIGUSR2);
+    let successor = Successor::of(&gateway.log_line("a successor starts"));
+    gateway.log_line("everything but the store is ready");
+    successor.signal(Signal::SIGHUP);
+    gateway.signal(Signal::SIGHUP);
+    drop(rests);
+    let lines = gateway.log_up_to("the successor serves");
+    assert!(!lines.iter().any(|line| line.contains("the restart failed")), "{lines:?}");
+    assert!(pay(gateway.address, "k", BODY).is_replay());
 }
 
 #[test]
@@ -172,4 +262,25 @@ fn h55_unix_sockets_and_their_files_are_handed_over() {
     successor.signal(Signal::SIGTERM);
     gateway.log_line("stopped");
     assert!(!path.exists());
+}
+
+/// Whoever has put a socket in the place of ours keeps it.
+#[test]
+fn h55_the_socket_of_another_program_is_not_removed_by_a_successor() {
+    let (home, upstream) = (Home::new(), Upstream::new());
+    let path = home.path().join("http.sock");
+    let text = format!(
+        "listen = 'unix:{}'\nadmin = '127.0.0.1:0'\nupstream = 'http://{}'\nstore = 'memory:'\n",
+        path.display(),
+        upstream.address(),
+    );
+    std::fs::write(home.config(), text).unwrap();
+    let (gateway, _) = Gateway::start_anywhere(home.command());
+    std::fs::remove_file(&path).unwrap();
+    let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let successor = restarted(&gateway);
+    gateway.log_line("stopped");
+    successor.signal(Signal::SIGTERM);
+    gateway.log_line("stopped");
+    assert!(path.exists());
 }
