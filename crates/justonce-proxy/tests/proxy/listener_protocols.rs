@@ -15,7 +15,6 @@ use rustls::pki_types::ServerName;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::parts::{
@@ -235,23 +234,9 @@ async fn upstreams_are_reached_through_tls() {
     assert_eq!(stranger.send(post("/", "")).await.status(), StatusCode::BAD_GATEWAY);
 }
 
-/// An upstream that answers when it is told to.
-async fn patient() -> (Upstream, mpsc::Receiver<TcpStream>) {
-    let (reached, seen) = mpsc::channel(1);
-    let upstream = Upstream::start(move |mut stream| {
-        let reached = reached.clone();
-        async move {
-            read_head(&mut stream).await;
-            reached.send(stream).await.unwrap();
-        }
-    })
-    .await;
-    (upstream, seen)
-}
-
 #[tokio::test]
 async fn what_is_under_way_finishes_before_the_end() {
-    let (upstream, mut reached) = patient().await;
+    let (upstream, mut reached) = Upstream::told().await;
     let mut gateway = Gateway::to(upstream.address);
     let mut idle = gateway.connect().await;
     let mut unused = http2(gateway.connect().await).await;
@@ -285,7 +270,7 @@ async fn what_is_under_way_finishes_before_the_end() {
 
 #[tokio::test]
 async fn what_does_not_finish_in_time_is_dropped() {
-    let (upstream, mut reached) = patient().await;
+    let (upstream, mut reached) = Upstream::told().await;
     let listener = listener(listener_settings());
     let grace = Duration::from_millis(50);
     let mut gateway = Gateway::serve(settings(upstream.address), listener, grace);

@@ -7,7 +7,6 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use justonce_http::ResponseEffect;
 use justonce_proxy::{Balance, BreakerState, Proxy, ProxyError};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use crate::parts::{Dead, Upstream, answer_all, proxy_settings, read_head, settings, url};
@@ -119,20 +118,6 @@ async fn the_next_upstream_takes_what_the_first_could_not() {
     assert_eq!(proxy.closed_for(), None, "one is enough");
 }
 
-/// An upstream that never answers, and the connections that requests have come on.
-async fn busy() -> (Upstream, mpsc::Receiver<TcpStream>) {
-    let (reached, seen) = mpsc::channel(1);
-    let upstream = Upstream::start(move |mut stream| {
-        let reached = reached.clone();
-        async move {
-            read_head(&mut stream).await;
-            reached.send(stream).await.unwrap();
-        }
-    })
-    .await;
-    (upstream, seen)
-}
-
 #[tokio::test]
 async fn equal_upstreams_take_turns_and_busy_ones_rest() {
     let one = Upstream::fine().await;
@@ -143,7 +128,7 @@ async fn equal_upstreams_take_turns_and_busy_ones_rest() {
     }
     assert_eq!((one.connections(), other.connections()), (1, 1));
 
-    let (busy, mut seen) = busy().await;
+    let (busy, mut seen) = Upstream::told().await;
     let proxy = Proxy::new(proxy_settings([busy.url(), one.url()])).unwrap();
     let other = proxy.clone();
     let hanging = tokio::spawn(async move {
@@ -162,7 +147,7 @@ async fn equal_upstreams_take_turns_and_busy_ones_rest() {
 
 #[tokio::test]
 async fn in_turn_means_in_turn_whatever_is_under_way() {
-    let (busy, mut seen) = busy().await;
+    let (busy, mut seen) = Upstream::told().await;
     let other = Upstream::fine().await;
     let mut settings = proxy_settings([busy.url(), other.url()]);
     settings.balance = Balance::RoundRobin;

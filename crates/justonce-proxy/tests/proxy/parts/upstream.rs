@@ -8,6 +8,7 @@ use std::time::Duration;
 use justonce_proxy::{BreakerSettings, Proxy, ProxySettings, ProxyTimeouts, UpstreamAddress};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::mpsc;
 
 use super::{content_length, read_head};
 
@@ -49,6 +50,20 @@ impl Upstream {
     /// One that answers everything with `ok`, on as many connections as it gets.
     pub(crate) async fn fine() -> Self {
         Self::start(answer_all).await
+    }
+
+    /// One that answers nothing by itself, and the connections that requests have come on.
+    pub(crate) async fn told() -> (Self, mpsc::Receiver<TcpStream>) {
+        let (reached, seen) = mpsc::channel(1);
+        let upstream = Self::start(move |mut stream| {
+            let reached = reached.clone();
+            async move {
+                read_head(&mut stream).await;
+                reached.send(stream).await.unwrap();
+            }
+        })
+        .await;
+        (upstream, seen)
     }
 
     pub(crate) fn url(&self) -> UpstreamAddress {

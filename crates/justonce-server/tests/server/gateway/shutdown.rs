@@ -4,7 +4,7 @@ use std::net::TcpStream;
 
 use nix::sys::signal::Signal;
 
-use crate::gateway::stage::{BODY, started};
+use crate::gateway::stage::{BODY, started, upgraded};
 use crate::support::client::{Call, pay, state, until};
 
 #[test]
@@ -86,13 +86,7 @@ fn a_drain_delay_ends_by_itself() {
 #[test]
 fn a_websocket_holds_the_end_no_longer_than_the_grace_period() {
     let (_home, upstream, gateway) = started("grace = '300ms'");
-    let mut client = Call::connect(gateway.address);
-    client.write(b"GET /ws HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
-    let mut server = upstream.accept();
-    server.read();
-    server
-        .write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
-    assert_eq!(client.answer().status(), 101);
+    let (mut client, mut server) = upgraded(&upstream, &gateway);
     gateway.signal(Signal::SIGTERM);
     gateway.log_line("stopping");
     server.write(b"still there");

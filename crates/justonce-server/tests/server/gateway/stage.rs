@@ -1,7 +1,8 @@
 //! What most tests begin with: a service, and a gateway in front of it.
 
+use crate::support::client::Call;
 use crate::support::process::{Gateway, Home};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Connection, Upstream};
 
 /// What is paid for.
 pub(crate) const BODY: &str = r#"{"amount":5}"#;
@@ -12,4 +13,16 @@ pub(crate) fn started(more: &str) -> (Home, Upstream, Gateway) {
     home.configure(upstream.address(), more);
     let gateway = home.start();
     (home, upstream, gateway)
+}
+
+/// Both ends of a connection through the gateway that has switched to another protocol.
+pub(crate) fn upgraded(upstream: &Upstream, gateway: &Gateway) -> (Call, Connection) {
+    let mut client = Call::connect(gateway.address);
+    client.write(b"GET /ws HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
+    let mut server = upstream.accept();
+    server.read();
+    server
+        .write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
+    assert_eq!(client.answer().status(), 101);
+    (client, server)
 }

@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 
 use super::stage::{Restarting, Successor, restarted};
 use crate::gateway::reload::shows;
-use crate::gateway::stage::{BODY, started};
+use crate::gateway::stage::{BODY, started, upgraded};
 use crate::support::client::{Call, pay, state, until};
 use crate::support::process::{Gateway, Home};
 use crate::support::upstream::{Upstream, read_message};
@@ -78,13 +78,7 @@ fn h55_an_operation_whose_caller_has_left_makes_nobody_wait() {
 #[test]
 fn h55_a_websocket_does_not_hold_the_restart() {
     let (_home, upstream, gateway) = started("grace = '20s'");
-    let mut client = Call::connect(gateway.address);
-    client.write(b"GET /ws HTTP/1.1\r\nhost: t\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
-    let mut server = upstream.accept();
-    server.read();
-    server
-        .write(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
-    assert_eq!(client.answer().status(), 101);
+    let (mut client, mut server) = upgraded(&upstream, &gateway);
     let _successor = restarted(&gateway);
     // It still runs, in the old process, for the grace period.
     server.write(b"still there");
